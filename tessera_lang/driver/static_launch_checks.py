@@ -30,7 +30,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
-from tessera_lang.types.dtype import F32, INDEX, DType
+from tessera_lang.types.dtype import INDEX, DType, float_beside
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
 
@@ -111,8 +111,9 @@ class Launches:
                 return None
             given[name] = ConstantArgument(value)
         dtypes = _bracket_dtypes(run_time, named)
+        arrays = [v.dtype for _, v in run_time if isinstance(v, SymbolicArray) and v.dtype]
         for p, value in run_time:
-            made = _argument(p, value, function, dtypes)
+            made = _argument(p, value, function, dtypes, float_beside(arrays))
             if isinstance(made, Diagnostic):
                 faults.append(made)
             elif made is None:
@@ -125,10 +126,11 @@ class Launches:
 
 
 def _argument(
-    p: ast.Parameter, value: object, function: ast.FunctionDef, dtypes: Mapping[str, DType]
-) -> Argument | Diagnostic | None:
+    p: ast.Parameter, value: object, function: ast.FunctionDef, dtypes: Mapping[str, DType],
+    float_dtype: DType,
+) -> Argument | Diagnostic | None:  # fmt: skip
     """An argument by what is known of it; None for too little. ``dtypes`` are what the
-    brackets that name one are."""
+    brackets that name one are, ``float_dtype`` what a float of Python's is in this call."""
     labels = (Label(p.span, "the parameter"),)
     where = f"argument `{p.name}` of `{function.name}`"
     a = p.annotation
@@ -165,7 +167,7 @@ def _argument(
     if a is not None and isinstance(a.base, ast.Name) and a.base.id in dtypes:
         return ScalarArgument(dtypes[a.base.id])
     is_float = isinstance(value, float) or (isinstance(value, Unknown) and value.kind == "float")
-    return ScalarArgument(F32 if is_float else INDEX)
+    return ScalarArgument(float_dtype if is_float else INDEX)
 
 
 def _bracket_dtypes(

@@ -80,11 +80,24 @@ def _conversions(c: Context, a: Operand, b: Operand) -> Advice:
         number = f"f64({source_of(given[1])})"
         text = f"give `{given[0]}` a number of f64, in which it computes then: `{number}`"
         return (text,), (Fix("compute in f64", cast_fix(given[1], F64).edits, "unsafe"),)
+    if len(changed) == 1 and wanted == F64 and (given := _undeclared(c, changed[0].e)):
+        text = f"declare it in the head, `{given.name}: f64`, so that no bit of it is lost"
+        end = Span(given.name_span.anchor, given.name_span.end, given.name_span.end)
+        return (text,), (Fix("declare it as f64", (Edit(end, ": f64"),), "unsafe"),)
     casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
     edits = tuple(edit for o in changed for edit in cast_fix(o.e, wanted).edits)
     return (f"convert explicitly: {casts}",), (
         Fix(f"convert with `{wanted}(...)`", edits, "unsafe"),
     )
+
+
+def _undeclared(c: Context, e: ast.Expr) -> ast.Parameter | None:
+    """The parameter of a kernel, without an annotation, that a name is. A float of Python's that
+    is given for it is f32 beside arrays of other floats than f64, and rounded when it arrives."""
+    if not c.is_kernel or not isinstance(e, ast.Name) or c.infer(e) != Scalar(F32):
+        return None
+    found = (p for p in c.declaration.parameters if p.name == e.id and p.annotation is None)
+    return next(found, None)
 
 
 def _given_counts(c: Context, e: ast.Expr) -> tuple[str, ast.Expr] | None:

@@ -6,6 +6,7 @@ beyond the spelling of a name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from tessera_lang.record import dataclass, field
@@ -166,6 +167,12 @@ ALIASES: dict[str, str] = {alias: d.name for d in DTYPES.values() for alias in d
 def dtype_named(name: str) -> DType | None:
     """The dtype with this name or accepted spelling."""
     return DTYPES.get(ALIASES.get(name, name))
+
+
+def float_beside(arrays: Iterable[DType]) -> DType:
+    """What a float of Python's is where nothing else says it: f64 if the arrays of floats beside
+    it are all f64, so that no bit of it is lost, else f32."""
+    return F64 if {a for a in arrays if a.is_float} == {F64} else F32
 
 
 def widens_to(narrow: DType, wide: DType) -> bool:

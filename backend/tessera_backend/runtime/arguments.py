@@ -26,7 +26,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.array_facts import all_small, constants_by_value
 from tessera_lang.target.launch_plan import ParameterPlan
-from tessera_lang.types.dtype import DTYPES, F32, F64, DType, dtype_named
+from tessera_lang.types.dtype import DTYPES, dtype_named
 
 _ABSENT = object()
 _BUFFERS = (bytes, bytearray, memoryview, array)
@@ -231,9 +231,8 @@ def place_arguments(
         b.name: str(e[2]) for b, e in zip(interface.brackets, brackets, strict=True)
         if b.dtype == "dtype"
     }  # fmt: skip
-    floats = _dtype_of_floats(values)
     entries = [
-        _entry(p, v, dtypes, floats) for p, v in zip(interface.parameters, values, strict=True)
+        _entry(p, v, dtypes, values) for p, v in zip(interface.parameters, values, strict=True)
     ]  # fmt: skip
     written = tuple(p.mut or p.kind == "any" for p in interface.parameters)
     placed = Placed(device, values, entries, brackets, handle, ordered.values, written)
@@ -355,17 +354,10 @@ def _stream(values: Sequence[Any], device: int) -> int:
     return next((stream for stream in said if stream is not None), 0)
 
 
-def _dtype_of_floats(values: Sequence[Any]) -> DType:
-    """What a float of Python's is for a parameter that says no dtype: f64 beside arrays of f64
-    alone, so that it has all its bits, else f32."""
-    arrays = {v.dtype for v in values if isinstance(v, ArrayView) and v.dtype.is_float}
-    return F64 if arrays == {F64} else F32
-
-
 def _entry(
-    p: ParameterInfo, value: Any, dtypes: Mapping[str, str] = {}, floats: DType = F32
+    p: ParameterInfo, value: Any, dtypes: Mapping[str, str] = {}, beside: Sequence[Any] = ()
 ) -> Entry:
-    """``dtypes``: what the brackets that name dtypes are; ``floats``: of floats of Python's."""
+    """``dtypes``: what the brackets that name dtypes are. ``beside``: all arguments."""
     if isinstance(value, ArrayView):
         return signature.tensor(value.dtype.name, len(value.shape), value.contiguous, False)
     if p.kind == "constant":
@@ -374,9 +366,8 @@ def _entry(
         return signature.scalar(p.dtype)
     if p.dtype in dtypes:
         return signature.scalar(dtypes[p.dtype])
-    if isinstance(value, float) and not isinstance(value, np.generic):
-        return signature.scalar(floats.name)
-    return signature.scalar(scalars.natural_dtype(value, p.name, p.place).name)
+    arrays = (v.dtype for v in beside if isinstance(v, ArrayView))
+    return signature.scalar(scalars.natural_dtype(value, p.name, p.place, beside=arrays).name)
 
 
 def _brackets(
@@ -404,7 +395,10 @@ def _dtype_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> s
         if isinstance(v, ArrayView):
             return v.dtype.name
     named.sort(key=lambda pair: not isinstance(pair[1], np.generic))
-    return next((scalars.natural_dtype(v, p.name, p.place).name for p, v in named), None)
+    arrays = [v.dtype for v in values if isinstance(v, ArrayView)]
+    return next(
+        (scalars.natural_dtype(v, p.name, p.place, beside=arrays).name for p, v in named), None
+    )
 
 
 def _stage(interface: KernelInterface, placed: Placed, by_value: bool) -> None:

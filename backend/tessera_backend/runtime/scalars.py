@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +19,16 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.evaluate.double import Double
-from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
+from tessera_lang.types.dtype import (
+    BOOL,
+    DTYPES,
+    F32,
+    INDEX,
+    DType,
+    float_beside,
+    integer_range,
+    widens_to,
+)  # fmt: skip
 
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
@@ -45,10 +54,11 @@ def refused(
 
 
 def natural_dtype(
-    value: object, name: str, place: Place = NOWHERE, wanted: DType | None = None
-) -> DType:
+    value: object, name: str, place: Place = NOWHERE, wanted: DType | None = None,
+    beside: Iterable[DType] = (),
+) -> DType:  # fmt: skip
     """The type that a parameter without an annotation takes from a number. ``wanted``: of one with
-    an annotation."""
+    an annotation. ``beside``: dtypes of the arrays of the call."""
     if isinstance(value, np.generic):
         kind: np.dtype[Any] = cast("Any", value).dtype
         ours = from_numpy(kind)
@@ -61,7 +71,7 @@ def natural_dtype(
     if isinstance(value, int):
         return INDEX
     if isinstance(value, float):
-        return F32
+        return float_beside(beside)
     raise refused("T0831", name, f"is a {type(value).__name__}, not a number", place=place)
 
 
