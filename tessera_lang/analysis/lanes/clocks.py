@@ -46,6 +46,10 @@ class _Clock:
 
     def _raise(self, times: _Times) -> None:
         base, more = self.base, self.more
+        if len(times) > 2 * len(more):
+            # Of two the longer is copied as it is: lanes that take turns take over ever more.
+            times, self.more = more, dict(times)
+            base, more = {}, self.more
         for who, time in times.items():
             if time > base.get(who, 0) and time > more.get(who, 0):
                 more[who] = time
@@ -127,10 +131,11 @@ class Clocks:
         """An atomic on a cell: first it reads, where it has a result, then it writes."""
         lane = self._lanes[who]
         scope, order = operation.attributes["scope"], operation.attributes["order"]
+        acquires = order in ("acquire", "acq_rel")
         if scope != "tile" and operation.results:
-            self._take(who, lane, _is_wide(operation), order in ("acquire", "acq_rel"), cell)
+            self._take(who, lane, _is_wide(operation), acquires, cell)
         if writes:
-            self._give(who, lane, operation, cell)
+            self._give(who, lane, operation, cell, acquires)
         self._tick(who, lane)
 
     def _take(self, who: Who, lane: _Lane, wide: bool, acquires: bool, cell: object) -> None:
@@ -143,8 +148,11 @@ class Clocks:
             else:
                 lane.seen[far].join(clock)
 
-    def _give(self, who: Who, lane: _Lane, operation: Operation, cell: object) -> None:
-        """An update leaves what others have handed over before, a store takes its place."""
+    def _give(
+        self, who: Who, lane: _Lane, operation: Operation, cell: object, acquired: bool
+    ) -> None:
+        """An update leaves what others have handed over before, a store takes its place.
+        ``acquired``: the lane has taken over what the cell held."""
         scope, order = operation.attributes["scope"], operation.attributes["order"]
         given = self._given.get(cell)
         if given is None or not operation.results:
@@ -152,6 +160,11 @@ class Clocks:
         if scope == "tile":
             return
         releases = order in ("release", "acq_rel")
+        if acquired and releases and operation.results:  # it has all that the cell had, and more
+            given.inside[who[0]] = lane.clock.copy()
+            if _is_wide(operation):
+                given.wide = lane.clock.copy()
+            return
         given.inside.setdefault(who[0], _Clock()).join(
             lane.clock if releases else lane.fenced[False]
         )

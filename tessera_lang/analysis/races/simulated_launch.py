@@ -146,8 +146,8 @@ class Run:
     late: Late | None = None
     _values: dict[Cell, object] = field(default_factory=dict[Cell, object])
     _blurred: set[Value] = field(default_factory=set[Value])
-    _seen: dict[Cell, dict[Kind, dict[Who, Done]]] = field(
-        default_factory=dict[Cell, "dict[Kind, dict[Who, Done]]"]
+    _seen: dict[Cell, dict[str, dict[Who, Done]]] = field(
+        default_factory=dict[Cell, "dict[str, dict[Who, Done]]"]
     )
     _pairs: set[tuple[Operation, Operation, bool]] = field(
         default_factory=set[tuple[Operation, Operation, bool]]
@@ -395,10 +395,12 @@ class Run:
     def _compare(self, cell: Cell, done: Done) -> None:
         seen = self._seen.get(cell)
         if seen is None:
-            seen = self._seen[cell] = {"read": {}, "write": {}, "atomic": {}}
+            seen = self._seen[cell] = {"read": {}, "write": {}, "atomic": {}, "narrow": {}}
         for earlier in _conflicting(done, seen):
             if not self.clocks.ordered(earlier.who, earlier.time, done.who):
                 self._meet(earlier, done)
+        if done.kind == "atomic" and done.narrow:
+            seen["narrow"][done.who] = done
         if done.kind == "write":
             seen["read"].clear()  # each is before this, or was told to meet it
             seen["write"].clear()
@@ -418,11 +420,12 @@ class Run:
         self.met.append(Meeting(first, second, given, taken))
 
 
-def _conflicting(done: Done, seen: Mapping[Kind, Mapping[Who, Done]]) -> Iterator[Done]:
-    """Accesses of other lanes to the same element, of which one changes it."""
+def _conflicting(done: Done, seen: Mapping[str, Mapping[Who, Done]]) -> Iterator[Done]:
+    """Accesses of other lanes to the same element, of which one changes it. ``narrow`` are those of
+    the atomics that other groups do not see."""
     if done.kind == "atomic":
-        for d in seen["atomic"].values():
-            if d.who[0] != done.who[0] and (d.narrow or done.narrow):
+        for d in seen["atomic" if done.narrow else "narrow"].values():
+            if d.who[0] != done.who[0]:
                 yield d
     for kind in _CONFLICTING[done.kind]:
         for d in seen[kind].values():
