@@ -272,6 +272,7 @@ BETWEEN_REGISTERS = _chosen(
     "for addresses and for what work between products holds, by the number of warp groups: "
     "with fewer ptxas 13.0 spilled",
 )  # fmt: skip
+HELD_SPARE = _chosen(24, "registers", "left beside a held operand: with fewer ptxas 13.0 spilled")
 ORDERED_GROUPS = _chosen(
     {2: 3, 3: 1, 4: 1}, "products of an iteration",
     "from which on so many warp groups take turns: 4 to 7 % faster; with fewer up to 24 % slower",
@@ -394,9 +395,7 @@ OTHER_REGISTERS = _chosen(
 TWO_ACCUMULATORS = _chosen(
     160, "registers of a lane", "of two accumulators, of the most that a lane has",
 )  # fmt: skip
-ACCUMULATOR_AND_HALVES = _chosen(
-    192, "registers of a lane", "of an accumulator and its halves",
-)  # fmt: skip
+ACCUMULATOR_AND_HALVES = _chosen(192, "registers of a lane", "of an accumulator and its halves")
 PEELED_REGISTERS = _chosen(
     32, "registers of a lane", "with which the role that moves data can go through two loops",
 )  # fmt: skip
@@ -438,9 +437,7 @@ UNROLLED_OPERATIONS = _chosen(
     "the compiler",
 )  # fmt: skip
 ESTIMATED_STAGES = _chosen(3, "buffers", "of a staged tile, before rings have a depth")
-ESTIMATED_COMPUTED = _chosen(
-    2, "buffers", "the same of what an operand is computed from",
-)  # fmt: skip
+ESTIMATED_COMPUTED = _chosen(2, "buffers", "the same of what an operand is computed from")
 ESTIMATED_SLOTS = _chosen(4096, "bytes", "for barriers, scales and what warps exchange, then")
 UNKNOWN_TRIPS = _chosen(16, "iterations", "of a loop of which nothing is known")
 STORE_TIMES = _chosen(
@@ -468,6 +465,8 @@ FEW_ROWS = _chosen(
 REPACK_READS = _chosen(
     2, "times", "that a launch reads an array from which on a copy with aligned lines pays",
 )  # fmt: skip
+LANE_COPY_RATE = _measured(8.0, "bytes a cycle", _MODEL, "that lanes of a role copy by 4", "H200")
+COPY_BEFORE = _measured(4500.0, "cycles", _MODEL, "of a copy of an array, beside moving it", "H200")
 REORDERED_READS = _chosen(
     4, "times",
     "that a launch moves each element of an array from which on a copy with its axes in another "
@@ -508,16 +507,10 @@ SCATTER_PAIRS = _chosen(4096, "pairs of rows", "that are compared at once")
 
 # --- what is lowered ---------------------------------------------------------------------------
 
-LOOP_TIMES = _chosen(
-    8, "times", "that a loop is taken to run where changes of layout are weighed",
-)  # fmt: skip
-SMALL_ACCESS = _chosen(
-    2048, "bytes", "of a tile whose access is not worth a change of layout",
-)  # fmt: skip
+LOOP_TIMES = _chosen(8, "times", "that a loop is taken to run where changes of layout are weighed")
+SMALL_ACCESS = _chosen(2048, "bytes", "of a tile whose access is not worth a change of layout")
 POWER_SIZES = _chosen(32, "elements", "up to which sizes are padded to powers of two")
-SCRATCH_APART = _chosen(
-    1024, "bytes", "of an exchange that is small beside what a group has",
-)  # fmt: skip
+SCRATCH_APART = _chosen(1024, "bytes", "of an exchange that is small beside what a group has")
 COMBINED_REGISTERS = _chosen(
     256, "registers of a lane", "of parts of sums; more are taken up in a loop",
 )  # fmt: skip
@@ -537,13 +530,9 @@ SHORT_LOOP = _chosen(32, "elements", "that each lane goes through sooner than la
 COPIED_OPERATIONS = _chosen(
     1200, "operations", "that are added to a kernel whose guards have two versions", "the compiler",
 )  # fmt: skip
-BRANCH_OPERATIONS = _chosen(
-    6, "operations", "that may run although their value is not asked for",
-)  # fmt: skip
+BRANCH_OPERATIONS = _chosen(6, "operations", "that may run although their value is not asked for")
 LAUNCH_COMPARISONS = _chosen(64, "comparisons", "of the check of a launch, at most", "the host")
-CHEAP_OPERATIONS = _chosen(
-    3, "operations", "that are computed again rather than kept in a buffer",
-)  # fmt: skip
+CHEAP_OPERATIONS = _chosen(3, "operations", "that are computed again rather than kept in a buffer")
 PARTIAL_RUN = _chosen(64, "elements", "of a run that one lane reduces at a time")
 LINES_AT_ONCE = _chosen(8, "lines", "that one lane takes into a line of results in one pass")
 LINE_OPERATIONS = _chosen(8, "operations on data", "of the elements of a result in such a pass")

@@ -10,6 +10,8 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
@@ -37,6 +39,8 @@ from tessera_lang.target.arch.isa_constants import COPY_BYTES
 from tessera_lang.target.launch_plan import COPY_AXES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
+    COPY_BEFORE,
+    LANE_COPY_RATE,
     REORDERED_ELEMENTS,
     REORDERED_READS,
     REPACK_READS,
@@ -83,7 +87,24 @@ def _aligned(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
     # loops read of an array is copied once.
     same = [x for x in facts.loads if x.view is load.view and x.tile.sizes == load.tile.sizes]
     often = sum(max(reads(x, facts), moved(x, facts)) for x in same)
-    return Repacked(copy) if often >= REPACK_READS else None
+    if often < REPACK_READS or machine.has_roles and _lanes_are_sooner(same, facts, machine):
+        return None
+    return Repacked(copy)
+
+
+def _lanes_are_sooner(same: Sequence[Load], facts: Facts, machine: Machine) -> bool:
+    """Whether lanes bring all tiles of an array, in pieces of 4 bytes, in less time than a copy of
+    it takes."""
+    whole = view_bytes(same[0].view, facts, Estimate(facts, {}))
+    tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
+    totals = [n for x in same if (n := _moved_bytes(x, facts)) is not None]
+    if whole is None or tiles is None or len(totals) < len(same):
+        return False
+    if any(_by_elements(x, facts) for x in same):
+        return False
+    copying = COPY_BEFORE + 2 * whole / machine.rates.memory
+    groups = max(1, min(tiles, machine.units))  # a grid may be empty
+    return sum(totals) / (LANE_COPY_RATE * groups) < copying
 
 
 def _reordered(load: Load, facts: Facts, machine: Machine) -> Repacked | None:

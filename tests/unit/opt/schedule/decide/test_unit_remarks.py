@@ -77,3 +77,44 @@ def test_factors_are_computed_of_aligned_copies() -> None:
     assert all(
         o.attributes["copy"] == "tma" and int(str(o.attributes["stages"])) > 1 for o in loads
     )
+
+
+PRODUCT = "@op.kernel\ndef kernel(a: bf16[m, k], b: bf16[n, k]):\n    return (a @ b.T).to(bf16)\n"
+
+
+@pytest.mark.parametrize(("m", "n", "k", "copied"), [
+    (512, 384, 142, False), (256, 256, 130, False), (4098, 4096, 4098, True),
+    (512, 384, 143, True), (1280, 8768, 2150, True),
+])  # fmt: skip
+def test_an_array_is_copied_where_lanes_would_take_longer(
+    m: int, n: int, k: int, copied: bool
+) -> None:
+    """Lines that begin at multiples of 4 bytes lanes can copy; of few a copy is the longer way."""
+    found = made(PRODUCT, f"a: bf16[{m}, {k}], b: bf16[{n}, {k}]").schedule
+    loads = [o for o in found.walk() if o.attributes.get("stage") == "shared"]
+    assert loads and all(bool(o.attributes.get("repack")) == copied for o in loads)
+    assert all(o.attributes["copy"] == ("tma" if copied else "async") for o in loads)
+
+
+BEGINS_LATE = """\
+@op.kernel
+def kernel(a: bf16[m, k], b: bf16[n, k]) -> f32[m, 64]:
+    y = op.zeros((m, 64), f32)
+    for i in op.tile_range({first}, m, step=64):
+        acc = op.zeros((64, 64), f32)
+        for j in op.tile_range(n, step=64):
+            acc += a[i:i+64, 0:64] @ b[j:j+64, 0:64].T
+        for j in op.tile_range(n, step=64):
+            acc += a[i:i+64, 64:128] @ b[j:j+64, 64:128].T
+        y[i:i+64, :] = acc
+    return y
+"""
+
+
+@pytest.mark.parametrize("first", [0, 192, 256, 1000])
+@pytest.mark.parametrize("k", [142, 143, 144])
+def test_a_grid_may_be_empty(first: int, k: int) -> None:
+    """Whatever a launch moves, estimates of it are numbers: of nothing they are 0."""
+    text = BEGINS_LATE.format(first=first)
+    found = made(text, f"a: bf16[256, {k}], b: bf16[384, {k}]").schedule
+    assert all(o.attributes["unit"] == "wgmma" for o in found.walk() if o.name.endswith(".dot"))
