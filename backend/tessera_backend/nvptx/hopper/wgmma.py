@@ -22,6 +22,7 @@ from tessera_backend.nvptx.hopper.descriptors import (
 from tessera_backend.nvptx.hopper.fragments import Accumulator, NoFragment, accumulator, left_words
 from tessera_backend.nvptx.hopper.matrix_start_addresses import offset_of
 from tessera_backend.nvptx.hopper.roles import dialect_of, intrinsic
+from tessera_backend.nvptx.tiles import words
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
@@ -188,6 +189,8 @@ def _at(e: LaneEmitter, descriptor: str, side: MatrixOperand, bytes_: int) -> st
 def _word(e: LaneEmitter, registers: Sequence[str], dtype: DType) -> str:
     """Elements of one 32-bit word, lowest first, as an i32."""
     kind, f = register_type(dtype), e.f
+    if kind == "half":  # as words are taken apart, so that one that stays whole is one register
+        return words.pack(e, registers, dtype)[0]
     whole = f"i{dtype.bits}"
     out = ""
     for i, register in enumerate(registers):
@@ -248,11 +251,11 @@ def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[s
     registers = e.tiles[a]
     out: list[list[str]] = [[] for _ in range(p.instructions)]
     for row in rows:
-        words = left_words(t.layout, t.dtype, row, p.depth)
+        lefts = left_words(t.layout, t.dtype, row, p.depth)
         for k in range(p.instructions):
             given = [
                 text.input("i32", _word(e, [registers[r] for r in word], t.dtype))
-                for word in words[4 * k : 4 * k + 4]
+                for word in lefts[4 * k : 4 * k + 4]
             ]
             out[k].append(f"{{{','.join(given)}}}")
     return out
