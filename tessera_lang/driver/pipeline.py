@@ -202,6 +202,7 @@ def _tile_rows() -> tuple[Row, ...]:
     )
     from tessera_lang.opt.schedule.decide import (
         oversized_tiles,
+        product_orientation,
         row_kernels,
         tile_coarsening,
         tile_sizes,
@@ -221,6 +222,8 @@ def _tile_rows() -> tuple[Row, ...]:
          "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,
          "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
+        ("product_orientation", product_orientation.orient,
+         "computes the transposes of products where tiles of these take less time"),
         ("oversized_tiles", oversized_tiles.narrow,
          "takes tiles that have no room in parts: of contractions, and of the columns of results"),
         ("tile_coarsening", tile_coarsening.widen,

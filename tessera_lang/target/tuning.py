@@ -57,7 +57,7 @@ SYNCHRONOUS_SHARE = _measured(
     "what products by warps reach where the machine has asynchronous units", "H100",
 )  # fmt: skip
 LINE_REQUESTS = _measured(
-    {128: 1.0, 64: 2.0, 32: 2.5, 16: 8.0}, "requests", _MODEL,
+    {128: 1.0, 64: 2.0, 32: 3.5, 16: 8.0}, "requests", _MODEL,
     "as long as one of 128 bytes, for as much in lines of so many",
 )  # fmt: skip
 COMPUTED_TURN = _measured(
@@ -272,7 +272,6 @@ BETWEEN_REGISTERS = _chosen(
     "for addresses and for what work between products holds, by the number of warp groups: "
     "with fewer ptxas 13.0 spilled",
 )  # fmt: skip
-HELD_SPARE = _chosen(24, "registers", "left beside a held operand: with fewer ptxas 13.0 spilled")
 ORDERED_GROUPS = _chosen(
     {2: 3, 3: 1, 4: 1}, "products of an iteration",
     "from which on so many warp groups take turns: 4 to 7 % faster; with fewer up to 24 % slower",
@@ -441,7 +440,7 @@ ESTIMATED_COMPUTED = _chosen(2, "buffers", "the same of what an operand is compu
 ESTIMATED_SLOTS = _chosen(4096, "bytes", "for barriers, scales and what warps exchange, then")
 UNKNOWN_TRIPS = _chosen(16, "iterations", "of a loop of which nothing is known")
 STORE_TIMES = _chosen(
-    (1, 2), "times", "as long results take to leave, by the lines of their subtiles",
+    (1, 2, 2), "times", "as long results take to leave, by the lines of their subtiles",
 )  # fmt: skip
 SPLIT_COUNTS = _chosen(
     (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32), "parts", "of a contraction that are compared",
@@ -461,6 +460,17 @@ FEW_ROWS = _chosen(
     32, "rows",
     "of a product up to which its transpose is computed: 64 fill the unit, half of it is not the "
     "limit",
+)  # fmt: skip
+OTHER_WAY_WORTH = _measured(
+    0.96, "share of the cycles", _SHAPES,
+    "from which on the transpose of a product is computed instead",
+)  # fmt: skip
+USUAL_COLUMNS = _measured(
+    (8, 16, 32, 64, 96, 128, 160, 192, 256), "columns", _SHAPES, "that the model was fitted to",
+)  # fmt: skip
+FINER_WORTH = _measured(
+    0.96, "share of the cycles", _SHAPES,
+    "from which on columns are told apart by 16: closer ones the model cannot tell",
 )  # fmt: skip
 REPACK_READS = _chosen(
     2, "times", "that a launch reads an array from which on a copy with aligned lines pays",

@@ -31,7 +31,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
+from tessera_lang.opt.schedule.query.staging_rings import STORE_LINES, subtile_columns
 from tessera_lang.opt.schedule.query.store_paths import stores_apart, way_of_store
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
@@ -60,7 +60,8 @@ def subtile(program: Program, context: Context) -> Program:
         name = array_name(facts, access.view)
         reason = tma_reason(access, facts, name)
         if not reason and not subtile_columns(access.tile):
-            reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 64 bytes"
+            columns = access.tile.sizes[-1]
+            reason = f"{columns} columns of `{name}` are no multiple of {STORE_LINES[-1]} bytes"
         if reason:
             context.note("T0743", f"not stored by TMA: {reason}", store.span)
         if reason and contiguous_axis(access, facts) != len(access.tile.shape) - 1:

@@ -55,10 +55,12 @@ from tessera_lang.target.tuning import (
     ALONE,
     ELEMENT_LANES,
     ELEMENT_VECTORS,
+    FINER_WORTH,
     PRODUCT_REGISTERS,
     RELIEF,
     THREE_HOLD,
     TILE_COMBINATIONS,
+    USUAL_COLUMNS,
     WIDEST_ARRAY,
     WIDEST_ROW,
     WIDEST_SQUARE,
@@ -75,8 +77,8 @@ def choose_tiles(program: Program, context: Context) -> Program:
         return with_kernel(program, _by_loops(kernel, context))
     facts = facts_of(kernel)
     said = dict(zip(names, kernel.integers("tile"), strict=False))
-    most = PRODUCT_REGISTERS * RELIEF[context.relief] // 8
-    sizes = _best(facts, names, said, context.machine, most)
+    sizes = (_cpu_or_element_wise(facts, names, said, context.machine)
+             or soonest(facts, said, context)[1])  # fmt: skip
     origin = USER if len(said) == len(names) else COST
     chosen = tuple(sizes[n] for n in names)
     return with_kernel(program, _noted(kernel, chosen, origin))
@@ -122,35 +124,39 @@ def _noted(kernel: Operation, chosen: tuple[int, ...], origin: str) -> Operation
 # --- the choice ------------------------------------------------------------------------------
 
 
-def _best(
-    facts: Facts,
-    names: Sequence[str],
-    said: Mapping[str, int],
-    machine: Machine,
-    most: int,
-) -> dict[str, int]:
+def _cpu_or_element_wise(
+    facts: Facts, names: Sequence[str], said: Mapping[str, int], machine: Machine
+) -> dict[str, int] | None:
+    """The sizes of what is not judged by the cost of its products."""
     if machine.target == "cpu":
         return cpu_tile_sizes(facts, names, said)
-    if not facts.dots:
-        return _element_wise(facts, names, said, machine)
-    parts = _parts(facts)
+    return None if facts.dots else _element_wise(facts, names, said, machine)
+
+
+def soonest(
+    facts: Facts, said: Mapping[str, int], context: Context
+) -> tuple[float, dict[str, int]]:
+    """The open sizes of a kernel with products that take the fewest cycles, and these."""
+    machine, parts = context.machine, _parts(facts)
+    most = PRODUCT_REGISTERS * RELIEF[context.relief] // 8
     bits = max(element_bits(d) for d in facts.dots)
     options = {
         n: (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
-        for n in names
+        for n in open_names(facts.kernel)
     }
     splits = sums_of(facts).loop is not None
-    best: tuple[float, dict[str, int]] | None = None
+    best: tuple[float, float, dict[str, int]] | None = None
     for sizes in _combinations(options, parts):
         fits = _fits(facts, sizes, machine, most)
         if not fits and best is not None:
             continue
         # What the user said may not fit: refused later, with the reason.
         price = price_of(facts, sizes, machine, splits) + (0 if fits else 1e18)
-        if best is None or price < best[0]:
-            best = (price, sizes)
+        worth = price / FINER_WORTH if _are_finer(sizes, parts) else price
+        if best is None or worth < best[0]:
+            best = (worth, price, sizes)
     assert best is not None
-    return best[1]
+    return best[1:]
 
 
 def _combinations(
@@ -183,9 +189,7 @@ def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts)
     line = 1024 // bits  # elements of 128 bytes: one line of the widest swizzle
     sizes: dict[str, tuple[int, ...]] = {
         _ROWS: (64, 128, 192, 256) if machine.has("wgmma") else (64, 128),
-        _COLUMNS: (8, 16, 32, 64, 96, 128, 160, 192, 256)
-        if machine.has("wgmma")
-        else (64, 128, 256),
+        _COLUMNS: (8, *range(16, 257, 16)) if machine.has("wgmma") else (64, 128, 256),
         _DEPTH: (line, 2 * line) if machine.has("wgmma") else (line // 2, line),
     }
     if any(first_of(d, facts) is not d.operation for d in facts.dots):
@@ -197,6 +201,13 @@ def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts)
     common = [sizes[p] for p in parts]
     found = tuple(n for n in common[0] if all(n in c for c in common[1:])) if common else (1,)
     return found or (64,)
+
+
+def _are_finer(sizes: Mapping[str, int], parts: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether columns are told apart more finely than the model surely does."""
+    return any(
+        parts.get(n) == (_COLUMNS,) and size not in USUAL_COLUMNS for n, size in sizes.items()
+    )
 
 
 def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -> bool:

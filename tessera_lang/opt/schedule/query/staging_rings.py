@@ -28,7 +28,7 @@ from tessera_lang.source import Span
 SLOT_BARRIERS = 16
 STORE_BUFFERS = 2
 PLAIN_STAGES = 2  # of tiles that go through registers: one is read while the next is written
-STORE_LINES = (128, 64)  # bytes of a line of a subtile, the best first
+STORE_LINES = (128, 64, 32)  # bytes of a line of a subtile, the best first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,8 +193,9 @@ def _stretches(facts: Facts) -> dict[int, int]:
 
 
 def subtile_columns(tile: TileType) -> int:
-    """Columns of a subtile of a store: a line of 128 or of 64 bytes; 0 where the tile has none."""
-    if len(tile.sizes) < 2:
+    """Columns of a subtile of a store: a line of 128, 64 or 32 bytes; 0 where the tile has none. A
+    tile that is one line of 32 bytes wide leaves by lanes as fast."""
+    if len(tile.sizes) < 2 or tile.sizes[-1] * tile.dtype.bytes == STORE_LINES[-1]:
         return 0
     lines = (line // tile.dtype.bytes for line in STORE_LINES)
     return next((n for n in lines if tile.sizes[-1] % n == 0), 0)

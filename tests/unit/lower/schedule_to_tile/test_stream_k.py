@@ -176,7 +176,7 @@ def found_for(kernel: Kernel, arch: str = "sm_90a") -> Mapping[str, Attribute]:
     return {**made.kernel.attributes, "remarks": said}
 
 
-@pytest.mark.parametrize("sizes", [(1792, 1792, 8192), (2304, 2304, 16384)])
+@pytest.mark.parametrize("sizes", [(2560, 2560, 8192), (2304, 2304, 16384)])
 def test_a_few_tiles_more_than_a_wave_have_parts(sizes: tuple[int, int, int]) -> None:
     kernel, remarks = decided(matmul(*sizes))
     found = kernel.attributes
