@@ -60,6 +60,8 @@ class Scopes:
         self.files = Files()
         self.finder = ModuleFinder(tuple(map(str, search_paths)), self.files.exists)
         self.counts: Counter[str] = Counter()
+        self.origins: dict[str, Span] = {}
+        """For texts that nobody wrote the part of a program that they come from."""
         self._caches: dict[str, ParseCache] = {}
         self._spelled: dict[str, Spelled] = {}
         self._parsed: dict[str, _Parsed] = {}

@@ -45,6 +45,8 @@ class Library(Protocol):
         """The file that the dotted ``name`` means in the file ``path``; None if there is none."""
         ...
 
+    origins: dict[str, Span]
+
     def set_text(self, path: str, text: str) -> None:
         """Give a file a text that is on no disk."""
         ...
@@ -104,10 +106,13 @@ class Modules:
         self._unfinished: dict[str, Scope] = {}
         self._nested = 0
 
-    def add_text(self, path: str, text: str) -> None:
-        """A file of the program that nobody wrote, to be launched from."""
+    def add_text(self, path: str, text: str, origin: Span | None) -> None:
+        """A file of the program that nobody wrote, to be launched from. ``origin``: the part of
+        the program that it comes from, of which warnings are told."""
         with COMPILER:
             self.library.set_text(path, text)
+            if origin is not None:
+                self.library.origins[path] = origin
 
     def scope(self, path: str) -> Scope:
         """The scope of an imported file: definitions, imports, constants."""

@@ -350,7 +350,7 @@ def _launched(
     path = f"<({parameters}) {call}>"  # one text for each: runtimes keep kernels by the path
     body = "".join(f"    {line}\n" for line in (_TWO_RESULTS if two else _ONE_RESULT))
     source = f"@op.kernel\ndef {KERNEL}({parameters}):\n{body.format(call)}"
-    host.modules.add_text(path, source)
+    host.modules.add_text(path, source, span)
     try:
         with located(span):
             kernel = KernelReference(path, KERNEL, pure=True)

@@ -25,6 +25,7 @@ from tessera_backend.runtime.import_closure import Closure, closure_of, compiler
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.module_interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.signature import Signature
+from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment
 from tessera_lang.locks import COMPILER
@@ -186,7 +187,11 @@ class SessionProvider:
         if not warned or _is_standard(self.path):
             return
         shown: set[tuple[str, str]] = self._session.shown if self._session is not None else set()
+        origin = self._session.origins.get(self.path) if self._session is not None else None
         for code, message, text in warned:
+            if origin is not None:  # nobody wrote the text, and the cache may have it of others
+                says = message.replace("`call`", "the kernel of this line")
+                text = rendered((Diagnostic(code, says, origin, severity="warning"),))
             if (code, message) not in shown:
                 tell_text_once(f"{code} {message}", text)
 

@@ -38,7 +38,9 @@ class _Gradient(Function):
     def __reduce__(self) -> tuple[Any, ...]:
         return gradient, (self._of, self._wrt, self._with_value)
 
-    def of_program(self, function: HostFunction, span: Span) -> HostFunction | Derivative:
+    def of_program(
+        self, function: HostFunction | Derivative, span: Span
+    ) -> HostFunction | Derivative:
         from tessera_lang.evaluate.derivatives import derivative_of, named
 
         wrt, single = named(self._wrt, span)
@@ -62,7 +64,9 @@ class _Fused(Function):
     def __reduce__(self) -> tuple[Any, ...]:
         return fused, (self._of,)
 
-    def of_program(self, function: HostFunction, span: Span) -> HostFunction | Derivative:
+    def of_program(
+        self, function: HostFunction | Derivative, span: Span
+    ) -> HostFunction | Derivative:
         from tessera_lang.evaluate.derivatives import fused_of
 
         return fused_of(self._of.of_program(function, span), span)

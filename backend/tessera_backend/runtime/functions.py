@@ -481,9 +481,11 @@ class Function:
 
     def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
         with COMPILER:
+            from tessera_backend.runtime.host_tapes import RecordingWorld
             from tessera_lang.evaluate.arguments import Arguments
             from tessera_lang.evaluate.fault import HostFault
             from tessera_lang.evaluate.host import Host, room_for_calls
+            from tessera_lang.evaluate.value import HostFunction
             from tessera_lang.syntax import ast
 
         session = self._provider.session()
@@ -493,19 +495,25 @@ class Function:
                 # What a file defines stays as it is: definitions, imports and constants.
                 self._modules = host.modules = self._modules or host.modules
             function = host.modules.scope(self._provider.path).values[self.__name__]
-            function = cast("HostFunction", function)
-            declaration = cast("ast.FunctionDef", function.declaration)
+            function = cast("HostFunction | Derivative", function)
+            inner = function if isinstance(function, HostFunction) else function.innermost
+            declaration = cast("ast.FunctionDef", inner.declaration)
             span = declaration.name_span
             keywords = tuple(ast.Keyword(span, name, span, ast.NoneLit(span)) for name in keyword)
             call = ast.Call(span, ast.Name(span, self.__name__), (), keywords)
             with room_for_calls():
                 arguments = Arguments(call, tuple(positional), keyword)
-                return host.call_value(self.of_program(function, span), arguments)
+                called = self.of_program(function, span)
+                if isinstance(world, RecordingWorld):
+                    world.hands_on = not isinstance(called, HostFunction)
+                return host.call_value(called, arguments)
         except HostFault as fault:
             with COMPILER:
                 raise session.error(fault.diagnostics) from None
 
-    def of_program(self, function: HostFunction, span: Span) -> HostFunction | Derivative:
+    def of_program(
+        self, function: HostFunction | Derivative, span: Span
+    ) -> HostFunction | Derivative:
         """What the evaluator calls, of the plain function of the file. Raises HostFault."""
         return function
 

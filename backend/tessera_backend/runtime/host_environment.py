@@ -518,6 +518,9 @@ class HostWorld:
         if isinstance(result, (tuple, list)):
             items = cast("tuple[object, ...]", result)
             return tuple(self.handed_back(item) for item in items)
+        if isinstance(result, dict):
+            pairs = cast("dict[object, object]", result).items()
+            return {key: self.handed_back(item) for key, item in pairs}
         if not is_array(result):
             return float(result) if isinstance(result, Double) else result
         array = self._array(result)

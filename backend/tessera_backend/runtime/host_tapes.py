@@ -24,7 +24,7 @@ from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.spare_memory import FEWEST, spare_memory
 from tessera_lang.record import dataclass
-from tessera_lang.target.host_world import Filling, Index, KernelReference, Reduction
+from tessera_lang.target.host_world import Filling, Index, KernelReference, Reduction, WorldFault
 from tessera_lang.types.dtype import DType
 
 Step = Callable[[list[Any], list[int]], None]
@@ -57,6 +57,13 @@ def _append_empty(
 @dataclass(frozen=True, slots=True)
 class Place:
     """An array of a call, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPlace:
+    """The number in an array of a call, by the array's number."""
 
     number: int
 
@@ -110,14 +117,21 @@ def _numbers_in(result: Any) -> list[int]:
     if isinstance(result, tuple):
         items = cast("tuple[Any, ...]", result)
         return [number for item in items for number in _numbers_in(item)]
+    if isinstance(result, dict):
+        return _numbers_in(tuple(cast("dict[Any, Any]", result).values()))
     return [result.number] if result.__class__ is Place else []
 
 
 def _found(result: Any, arrays: list[Any]) -> Any:
     if result.__class__ is Place:
         return arrays[result.number]
+    if result.__class__ is NumberPlace:
+        return arrays[result.number].item()
     if isinstance(result, tuple):
         return tuple(_found(item, arrays) for item in cast("tuple[Any, ...]", result))
+    if isinstance(result, dict):
+        pairs = cast("dict[Any, Any]", result).items()
+        return {key: _found(item, arrays) for key, item in pairs}
     return result
 
 
@@ -134,6 +148,10 @@ class RecordingWorld(HostWorld):
         self._workspace_numbers: list[int] = []
         self._apart: list[Apart] = []
         self._again: dict[int, Any] = {}
+        self.hands_on = False
+        """Whether numbers of the call are results and nothing else, as those of a gradient that
+        Python calls: they are read behind it, and a later call may repeat it."""
+        self._handed_on: set[int] = set()
         self._inputs = 0
         self._recording = Recording()
 
@@ -147,7 +165,13 @@ class RecordingWorld(HostWorld):
     def _placed(self, result: object) -> Any:
         if isinstance(result, (tuple, list)):
             return tuple(self._placed(item) for item in cast("tuple[object, ...]", result))
-        return self._at(result) if self.is_array(result) else result
+        if isinstance(result, dict):
+            pairs = cast("dict[object, object]", result).items()
+            return {key: self._placed(item) for key, item in pairs}
+        if not self.is_array(result):
+            return result
+        place = self._at(result)
+        return NumberPlace(place.number) if id(result) in self._handed_on else place
 
     def _at(self, array: object) -> Place:
         number = self._numbers.get(id(array))
@@ -179,6 +203,8 @@ class RecordingWorld(HostWorld):
         return self._new(array, kind, base, first)
 
     def handed_back(self, result: object) -> object:
+        if id(result) in self._handed_on:
+            return cast("Array", result).item()
         return super().handed_back(self._again.get(id(result), result))
 
     def forget(self) -> None:
@@ -186,6 +212,7 @@ class RecordingWorld(HostWorld):
         self._seen.clear()
         self._numbers.clear()
         self._again.clear()
+        self._handed_on.clear()
 
     # --- what is noted --------------------------------------------------------------------
 
@@ -346,6 +373,9 @@ class RecordingWorld(HostWorld):
         super().save(path, arrays)
 
     def read(self, array: object, items: tuple[Index, ...]) -> object:
+        if self.hands_on and not items and id(array) in self._numbers:
+            self._handed_on.add(id(array))
+            raise WorldFault("the number is read behind the call", code="T0809")
         self.elements = True
         found = super().read(array, items)
         return self._new(found) if self.is_array(found) else found

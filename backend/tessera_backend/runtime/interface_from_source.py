@@ -16,7 +16,9 @@ from tessera_backend.runtime.module_interface import (
     ParameterInfo,
 )
 from tessera_lang.evaluate.constant import NotConstant
+from tessera_lang.evaluate.derivatives import DERIVATIVES
 from tessera_lang.evaluate.modules import is_test, kernel_level
+from tessera_lang.record import replace
 from tessera_lang.sema.kernel_clauses import says_grid
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import Constant as ConstantSymbol
@@ -56,8 +58,27 @@ def module_interface(session: Any, path: str) -> ModuleInterface:
             functions[f.name] = FunctionInterface(
                 f.name, parameters, brackets, doc, returns, is_test(f)
             )
+    for s in parsed.module.body:
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name):
+            derived = _derived(s.value, functions)
+            if derived is not None and s.target.id not in functions:
+                functions[s.target.id] = replace(derived, name=s.target.id)
     doc = cleaned(parsed.module.docstring)
     return ModuleInterface(kernels, functions, _constants(scope), doc)
+
+
+def _derived(e: ast.Expr, functions: dict[str, FunctionInterface]) -> FunctionInterface | None:
+    """The function of ``grad(f, wrt="x")``, which has the same parameters; None of all else."""
+    if not (isinstance(e, ast.Call) and isinstance(e.function, ast.Name) and e.arguments):
+        return None
+    word, (of, *rest) = e.function.id, e.arguments
+    named = [*rest, *(k.value for k in e.keywords)]
+    items = [i for n in named for i in (n.items if isinstance(n, ast.TupleExpr) else (n,))]
+    known = word in DERIVATIVES and word not in functions
+    if not known or not all(isinstance(i, ast.StringLit) for i in items):
+        return None
+    found = functions.get(of.id) if isinstance(of, ast.Name) else _derived(of, functions)
+    return None if found is None or found.is_test else found
 
 
 def cleaned(docstring: str | None) -> str:

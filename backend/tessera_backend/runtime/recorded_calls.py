@@ -304,6 +304,9 @@ def _moved(result: object, places: Sequence[tuple[int, int]]) -> object:
     if isinstance(result, (tuple, list)):
         items = cast("tuple[object, ...]", result)
         return tuple(_moved(item, places) for item in items)
+    if isinstance(result, dict):
+        pairs = cast("dict[object, object]", result).items()
+        return {key: _moved(item, places) for key, item in pairs}
     return result
 
 
@@ -313,6 +316,8 @@ def _handles(result: object) -> list[Handle]:
     if isinstance(result, (tuple, list)):
         items = cast("tuple[object, ...]", result)
         return [handle for item in items for handle in _handles(item)]
+    if isinstance(result, dict):
+        return _handles(tuple(cast("dict[object, object]", result).values()))
     return []
 
 

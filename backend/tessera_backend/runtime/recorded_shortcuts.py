@@ -135,6 +135,9 @@ def handed_back(result: Any, owners: Sequence[Any]) -> Any:
     if isinstance(result, (tuple, list)):
         items = cast("Sequence[Any]", result)
         return tuple([handed_back(item, owners) for item in items])
+    if isinstance(result, dict):
+        pairs = cast("dict[Any, Any]", result).items()
+        return {key: handed_back(item, owners) for key, item in pairs}
     return result
 
 

@@ -16,6 +16,7 @@ from tessera_lang.ir.core import Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.operator import Operator
 from tessera_lang.ir.graph.operators import operator_of
 from tessera_lang.record import dataclass
+from tessera_lang.source import Span
 from tessera_lang.target.tuning import OPERATORS_OF_A_KERNEL
 from tessera_lang.types.dtype import DType
 
@@ -27,11 +28,12 @@ _OF_ELEMENTS = ("sum", "mean", "prod", "reduce_max", "reduce_min", "any", "all")
 @dataclass(frozen=True, slots=True)
 class GraphKernel:
     """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
-    it returns, in order."""
+    it returns, in order. ``origin``: the part of the program that computes the first of them."""
 
     source: str
     arguments: tuple[Value | float, ...]
     results: tuple[Value, ...]
+    origin: Span | None
 
     @property
     def path(self) -> str:
@@ -76,7 +78,7 @@ class _Writer:
             text = self._spread(text, shape, value.tensor_type)
         parameters = ", ".join(self._parameters)
         source = f"@op.kernel\ndef {NAME}({parameters}):\n    return {text}\n"
-        return GraphKernel(source, tuple(self._arguments), (value,))
+        return GraphKernel(source, tuple(self._arguments), (value,), operation.span)
 
     def _spread(self, text: str, shape: Shape, t: TensorType) -> str:
         """Of the shape that it stands for: axes of one element are stretched."""

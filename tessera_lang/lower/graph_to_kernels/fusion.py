@@ -445,7 +445,8 @@ class _Planner:
             if wanted and other not in below and _covers(where, windows):
                 results[other] = kernel.part(other, where, phase).text, where
         text = _Text(kernel, windows, sizes_of(value), results)
-        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results))
+        origin = self.made[value].span
+        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results), origin)
 
     def _ancestors(self, values: Collection[Value]) -> set[Value]:
         found, left = set[Value](), list(values)

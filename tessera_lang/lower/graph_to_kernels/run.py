@@ -41,14 +41,14 @@ def run_kernels(
         if kind != "array":
             found = _number(host, found, kind == "double")
         elif value in taken:
-            found = _launched(host, GraphKernel(_COPY, (value,), (value,)), [found])
+            found = _launched(host, GraphKernel(_COPY, (value,), (value,), None), [found])
         taken.add(value)
         results.append(found)
     return results
 
 
 def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:
-    host.modules.add_text(kernel.path, kernel.source)
+    host.modules.add_text(kernel.path, kernel.source, kernel.origin)
     return host.world.launch(
         KernelReference(kernel.path, NAME, pure=True), tuple(arguments), {}, None
     )
