@@ -73,9 +73,9 @@ class OpenBuffer:
 Term = Type | Open | Unknown | OpenBuffer
 
 
-def default_dtype(kind: LiteralKind) -> DType:
+def default_dtype(kind: LiteralKind, floats: DType = F32) -> DType:
     """What a literal is that meets nothing typed."""
-    return INDEX if kind == "int" else F32
+    return INDEX if kind == "int" else floats
 
 
 def accepts(kind: LiteralKind, dtype: DType, wide: bool = False) -> bool:
@@ -87,10 +87,12 @@ def accepts(kind: LiteralKind, dtype: DType, wide: bool = False) -> bool:
 
 @dataclass(slots=True)
 class Cells:
-    """All cells of one function; ``changed`` says that another walk may learn more."""
+    """All cells of one function; ``changed`` says that another walk may learn more. ``floats``:
+    what floats are that meet nothing typed, f64 where all arrays of floats are f64."""
 
     all: list[Cell]
     changed: bool = False
+    floats: DType = F32
 
     def new(self, kind: LiteralKind, wide: bool = False) -> Cell:
         cell = Cell(kind, wide)
@@ -133,7 +135,7 @@ class Cells:
         for cell in cells:
             root = cell.root()
             if root.dtype is None:
-                root.dtype = default_dtype(root.kind)
+                root.dtype = default_dtype(root.kind, self.floats)
                 self.changed = True
 
     @property

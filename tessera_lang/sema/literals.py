@@ -78,7 +78,11 @@ def settle(
 
 def settle_default(c: Context, e: ast.Expr, term: Term) -> Term:
     """A literal that met nothing typed: index or f32."""
-    return settle(c, e, term, default_dtype(term.kind)) if isinstance(term, Weak) else term
+    return (
+        settle(c, e, term, default_dtype(term.kind, c.cells.floats))
+        if isinstance(term, Weak)
+        else term
+    )
 
 
 def _settle_known(c: Context, e: ast.Expr, dtype: DType, beside: ast.Expr | None) -> Term:

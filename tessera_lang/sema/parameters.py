@@ -36,7 +36,7 @@ from tessera_lang.sema.signature import (
 from tessera_lang.sema.sizes import BadSize, read_size
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import INDEX, DType
+from tessera_lang.types.dtype import F32, F64, INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, TupleType, Type, Weak
 
@@ -55,6 +55,16 @@ class Parameters:
     returns: Type | None = None
     # What a tile kernel is declared to return; None where it does not say.
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
+
+    @property
+    def floats(self) -> DType:
+        """What floats are that meet nothing typed: f64 where all arrays of floats are f64, or all
+        numbers where there are no arrays; else f32."""
+        types = [v.type for v in self.variables.values()]
+        arrays = {t.dtype for t in types if isinstance(t, (Tensor, Buffer, Tile))}
+        numbers = {t.dtype for t in types if isinstance(t, Scalar)}
+        floats = {d for d in arrays or numbers if d.is_float}
+        return F64 if floats == {F64} else F32
 
     @property
     def binds_grid(self) -> bool:

@@ -22,12 +22,12 @@ ALONE: dict[str, Any] = {
     "op.full((2,), 7)": np.full(2, 7, np.int32),
     "op.full((2,), 16777217)": np.full(2, 16777217, np.int32),
     "op.full((2,), True)": np.full(2, True),
-    "op.full((2,), 0.5)": np.full(2, 0.5, np.float32),
+    "op.full((2,), 0.5)": np.full(2, 0.5),
     "op.array([True, False])": np.array([True, False]),
-    "op.array([])": np.zeros(0, np.float32),
-    "op.array([1, 2.5])": np.array([1, 2.5], np.float32),
+    "op.array([])": np.zeros(0),
+    "op.array([1, 2.5])": np.array([1, 2.5]),
     "op.array([f64(0.1)])": np.array([0.1]),
-    "op.array([f32(x[0])])": np.array([0.1], np.float32),
+    "op.array([f32(x[0])])": np.array([np.float32(0.1)], np.float64),
     "op.array([op.argmax(x), len(x)])": np.array([2, 3], np.int32),
     "op.full((2,), x[0], dtype=f32)": np.full(2, 0.1, np.float32),
     "op.max(x > 0.15)": True,
@@ -40,10 +40,14 @@ def _found(text: str, x: Any) -> Any:
     return tessera.compile(f"{HEAD}def f(x):\n    return {text}\n", target="cpu").f(x)
 
 
+def _halves(x: Any) -> list[Any]:
+    return [v * 0.5 for v in x]
+
+
 @pytest.mark.parametrize("text", OF_THE_ARRAY)
 def test_what_is_made_of_numbers_of_an_array(text: str) -> None:
     """All digits of f64 arrays; f32 of others, which never had more."""
-    names = {"op": np, "math": np, "made": lambda x: [v * 0.5 for v in x]}
+    names: dict[str, Any] = {"op": np, "math": np, "made": _halves}
     for dtype in (np.float64, np.float32):
         x = X.astype(dtype)
         found, want = _found(text, x), np.asarray(eval(text, {**names, "x": x}))
@@ -55,6 +59,7 @@ def test_what_is_made_of_numbers_of_an_array(text: str) -> None:
 
 @pytest.mark.parametrize("text", ALONE)
 def test_what_is_made_of_others(text: str) -> None:
+    """Returned to Python by a function that got arrays of f64: f64."""
     found = _found(text, X)
     assert np.asarray(found).dtype == np.asarray(ALONE[text]).dtype
     np.testing.assert_array_equal(found, ALONE[text])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,8 +18,7 @@ D = R.random((7, 7))
 s, h = d.astype(np.float32), d.astype(np.float16)
 GIVEN = {"d": d, "s": s, "h": h, "D": D}
 L, A, f32 = np.linspace(0.1, 0.9, 7), np.array([0.1, 0.2]), np.float32
-numpy: Any = np
-E = numpy.eye(7)
+E: Any = cast("Any", np).eye(7)
 EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "d * op.cos(op.linspace(0.1, 0.9, 7))": lambda: d * np.cos(L),
     "d[:2] * op.array([0.1, 0.2])": lambda: d[:2] * A,
@@ -76,11 +75,19 @@ def test_of_the_dtype_they_meet(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", HELPED)
-def test_where_they_cannot_the_help_loses_no_digit(source: str) -> None:
+def test_where_they_meet_nothing_at_once_they_lose_no_digit(source: str) -> None:
+    agree(results_of(source, GIVEN, "cpu"), HELPED[source](), 1e-14, 0)
+
+
+@pytest.mark.parametrize("source", HELPED)
+def test_beside_arrays_of_both_the_help_loses_no_digit(source: str) -> None:
+    head = "@op.kernel\ndef f(d: f64[n], D: f64[m, n], s: f32[k]):\n    return "
+    given = GIVEN["d"], GIVEN["D"], GIVEN["s"]
     with pytest.raises(tessera.TesseraError, match=r"T0201[\s\S]*dtype=f64") as found:
-        results_of(source, GIVEN, "cpu")
-    (fixed,) = re.findall(r"^\d* *3 \+ +return (.*)$", str(found.value), re.MULTILINE)
-    agree(results_of(fixed, GIVEN, "cpu"), HELPED[source](), 1e-14, 0)
+        tessera.compile(f"{head}{source}, s\n", target="cpu")
+    (fixed,) = re.findall(r"^\d* *3 \+ +return (.*), s$", str(found.value), re.MULTILINE)
+    got = tessera.compile(f"{head}{fixed}, s\n", target="cpu").f(*given)[0]
+    agree(got, HELPED[source](), 1e-14, 0)
 
 
 @pytest.mark.parametrize("source", ["d * op.linspace(0.1, 0.9, 7)", "D + 0.1 * op.eye(7)"])

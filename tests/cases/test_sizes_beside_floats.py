@@ -46,25 +46,27 @@ RIGHT: dict[str, Callable[[Array, int, int], Any]] = {
     "op.zeros_like(x) + 1.0 / n": lambda x, m, n: np.zeros_like(x) + 1 / n,
 }
 LITERALS: dict[str, tuple[str, Callable[[int], Any]]] = {
-    "of full": ("op.full((n,), 1.0 / n)", lambda n: np.full(n, 1 / n, np.float32)),
-    "of ones": ("op.ones((n,)) / n", lambda n: np.full(n, 1 / n, np.float32)),
-    "alone": ("1.0 / n", lambda n: np.float32(1 / n)),
+    "of full": ("op.full((n,), 1.0 / n)", lambda n: np.full(n, 1 / n)),
+    "of ones": ("op.ones((n,)) / n", lambda n: np.full(n, 1 / n)),
+    "alone": ("1.0 / n", lambda n: np.float64(1 / n)),
     "cast": ("f64(1.0 / n)", lambda n: 1 / n),
 }
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", LITERALS)
-def test_what_meets_nothing_is_f32(name: str, target: str) -> None:
+def test_what_meets_nothing_is_as_the_arrays(name: str, dtype: str, target: Any) -> None:
     expression, numpy = LITERALS[name]
     text = f"@op.kernel\ndef f(x):\n    n = x.shape[0]\n    return {expression}\n"
-    got, want = np.asarray(tessera.compile(text, target=target).f(np.ones(7))), numpy(7)
-    assert got.dtype == want.dtype if isinstance(want, np.ndarray | np.generic) else np.float64
+    got = np.asarray(tessera.compile(text, target=target).f(np.ones(7, dtype)))
+    want = numpy(7)
+    assert got.dtype == (np.float64 if name == "cast" else dtype)
     np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype == np.float32 else 1e-15)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_value_that_a_loop_over_rounds_changes(target: str) -> None:
+def test_a_value_that_a_loop_over_rounds_changes(target: Any) -> None:
     """It begins as a filled tile and becomes what a product is: a whole value from its begin on."""
     text = """@op.kernel
 def f(a: f32[n, n]):
@@ -88,7 +90,7 @@ def f(a: f32[n, n]):
 @pytest.mark.parametrize("head", ["m, n = x.shape", "m = x.shape[0]\n    n = x.shape[-1]"])
 @pytest.mark.parametrize("expression", RIGHT)
 @pytest.mark.sample(4)
-def test_values(expression: str, head: str, dtype: Any, target: str) -> None:
+def test_values(expression: str, head: str, dtype: Any, target: Any) -> None:
     text = f"@op.kernel\ndef f(x):\n    {head}\n    return {expression}\n"
     f = tessera.compile(text, target=target).f
     for m, n in ((6, 4), (1, 1), (300, 17)):
@@ -154,7 +156,7 @@ TAKEN: dict[str, Callable[[Array, Array], Array]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", TAKEN)
 @pytest.mark.sample(6)
-def test_rows_of_what_is_computed(body: str, target: str) -> None:
+def test_rows_of_what_is_computed(body: str, target: Any) -> None:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     f = tessera.compile(f"@op.kernel\ndef f(x: f32[m, n], i: i64[k]):\n{lines}", target=target).f
     x = np.random.default_rng(1).normal(size=(6, 5)).astype(np.float32)
@@ -165,7 +167,7 @@ def test_rows_of_what_is_computed(body: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_plain_function_that_is_given_a_size(dtype: Any, target: str) -> None:
+def test_a_plain_function_that_is_given_a_size(dtype: Any, target: Any) -> None:
     text = """def share(v):
     return 1.0 / v
 

@@ -52,7 +52,7 @@ from tessera_lang.driver.modules import standard_library
 from tessera_lang.locks import COMPILER, free_lock
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
-from tessera_lang.types.dtype import DType, dtype_named
+from tessera_lang.types.dtype import F32, F64, DType, dtype_named
 
 if TYPE_CHECKING:
     import inspect
@@ -465,6 +465,8 @@ class Function:
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
         result = self._evaluate(world, positional, keyword)
+        if _all_f64(world, (*positional, *keyword.values())):
+            result = _in_f64(world, result)
         world.finish()
         world.check_sharing()
         for raw, own in zip((*arguments, *named.values()), (*positional, *keyword.values()),
@@ -516,6 +518,22 @@ class Function:
     ) -> HostFunction | Derivative:
         """What the evaluator calls, of the plain function of the file. Raises HostFault."""
         return function
+
+
+def _all_f64(world: Any, given: tuple[Any, ...]) -> bool:
+    """Whether the arrays of floats of a call, of which there are some, are f64."""
+    dtypes = {world.dtype(v) for v in given if world.is_array(v)}
+    return {d for d in dtypes if d.is_float} == {F64}
+
+
+def _in_f64(world: Any, result: Any) -> Any:
+    """Arrays of numbers with all their bits, as arrays that were made of the arguments have."""
+    if isinstance(result, tuple | list):
+        items = [_in_f64(world, v) for v in cast("tuple[Any, ...]", result)]
+        return tuple(items) if isinstance(result, tuple) else items
+    if world.is_array(result) and world.dtype(result) == F32:
+        return world.beside(result, F64)
+    return result
 
 
 def _print(text: str) -> None:

@@ -27,7 +27,6 @@ from tessera_lang.sema.tile.operators import give_tile, is_waiting, value_of_ope
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
@@ -207,7 +206,7 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         shape = known_dims(c, shape_dims(like), bound["x"], "an array that a kernel makes")
     if shape is None:
         return
-    tensor = Tensor(dtype or F32, shape, mut=True)
+    tensor = Tensor(dtype or c.cells.floats, shape, mut=True)
     if "value" in bound and not give_tile(
         c, bound["value"], c.infer(bound["value"]), tensor.dtype, False
     ):

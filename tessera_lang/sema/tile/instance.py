@@ -157,7 +157,8 @@ def _context(
             variables[name] = Variable(Local(name, kind, span))
     returns = Variable(Local("the result", "variable", declaration.name_span))
     c = TileContext(
-        scope, declaration, typed, shared, True, Cells(list(parameters.cells)), variables,
+        scope, declaration, typed, shared, True,
+        Cells(list(parameters.cells), floats=parameters.floats), variables,
         parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results

@@ -72,6 +72,7 @@ def open_dtype(
     key = e, c.instance
     found = c.kernel.tiles.get(key)
     if found is None:
+        default = c.cells.floats if default == F32 else default
         found = OpenTile(f"?{len(c.kernel.tiles) + 1}", e.span, default, literal)
         c.kernel.tiles[key] = found
     found = found.root()
