@@ -371,3 +371,22 @@ def test_a_launch_of_sizes_that_do_not_fit_is_refused() -> None:
 ])  # fmt: skip
 def test_code_for_gpus(source: str) -> None:
     assembled(source, GIVEN)
+
+
+@pytest.mark.parametrize("body", [
+    "y = op.arange(8) + v\nm = y > 3\nreturn m, op.sum(m)",
+    "y = v * op.arange(8)\nm = y > 0.5\nreturn op.where(m, y, 0.0), ~m",
+    "y = v - op.argsort(v)\nlow = y < 0\nhigh = y >= 1\nreturn low | high, low",
+])  # fmt: skip
+@pytest.mark.parametrize("target", TARGETS)
+def test_masks_of_counts_beside_floats_have_names(body: str, target: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    source = f"def f(v: f32[n]):\n{lines}"
+    names = {"op": np, "v": v}
+    text = body.replace("op.argsort(v)", "v.argsort()").split("\n")
+    for line in text[:-1]:
+        name, _, value = line.partition(" = ")
+        names[name] = np.asarray(eval(value, names))
+    want = eval(text[-1].removeprefix("return "), names)
+    for g, w in zip(results_of(source, GIVEN, target), want, strict=True):
+        np.testing.assert_allclose(np.asarray(g).astype(float), np.asarray(w).astype(float), 1e-6)

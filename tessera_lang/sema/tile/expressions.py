@@ -180,6 +180,9 @@ def _compare(c: TileContext, e: ast.Compare) -> Term:
     second = e.rest[0]
     if c.final and any(is_silent(t) for t in terms):
         return ERROR  # said where it comes from; a bool has no axes to index
+    waits = [t for t in terms if isinstance(t, Unknown)]
+    if waits:  # it may be a tile, and then so is what is compared
+        return Unknown(tuple(cell for t in waits for cell in t.cells))
     if not any(is_tiled(t) for t in terms):
         return lanes.infer_once(c, e)
     if len(e.rest) > 1:
