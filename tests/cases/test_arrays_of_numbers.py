@@ -102,21 +102,22 @@ def test_stored_into_they_are_arrays_of_their_dtype(store: str) -> None:
 def fill(w: mut f32[n]):
     w[:] = 5.0
 
-def f(x):
+def f(x, y):
     w = op.zeros((4,))
     {store}
     return w * x
 """
     m: Any = tessera.compile(text, target="cpu")
+    given = np.ones(4), np.ones(4, np.float32)  # beside arrays of both dtypes they are f32
     if store == "w += 5.0":  # a new array of numbers
-        np.testing.assert_array_equal(m.f(np.ones(4)), np.full(4, 5.0))
+        np.testing.assert_array_equal(m.f(*given), np.full(4, 5.0))
         return
     with pytest.raises(tessera.TesseraError, match="f32 and f64"):
-        m.f(np.ones(4))
+        m.f(*given)
 
 
 WRONG = {
-    "op.array([0.5, 1.5]) + i": "f32 and i32",
+    "op.array([0.5, 1.5]) + i": "f64 and i32",
     "op.array([0.5, 1.5], dtype=f32) * x": "f32 and f64",
 }  # fmt: skip
 

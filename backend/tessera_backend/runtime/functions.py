@@ -464,8 +464,10 @@ class Function:
         world = made(session, target, _print, self._provider.beside)
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
-        result = self._evaluate(world, positional, keyword)
         if _all_f64(world, (*positional, *keyword.values())):
+            world.floats = F64
+        result = self._evaluate(world, positional, keyword)
+        if world.floats == F64:
             result = _in_f64(world, result)
         world.finish()
         world.check_sharing()
