@@ -173,6 +173,8 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         return host.world.of_numbers(host.world.convert(found, F32), found)
     if weak is not None:
         found = _weak(host, found, weak)
+    elif host.world.is_array(found) and _counts(host, name, arguments):
+        found = host.world.of_numbers(found)
     if is_view(name) and host.world.is_array(found):
         return host.world.viewed(found, next(iter(text.arrays.values())))
     return found
@@ -237,6 +239,14 @@ def _in_64_bits(host: Host, name: str, arguments: Arguments) -> tuple[Arguments,
         arguments.call, tuple(map(wide, arguments.values)),
         {n: wide(v) for n, v in arguments.keywords.items()},
     ), F64 if F64 in floats else F32  # fmt: skip
+
+
+def _counts(host: Host, name: str, arguments: Arguments) -> bool:
+    """Whether a call gives places, or sums of bools, which meet floats."""
+    if name in ("op.argsort", "op.count_nonzero", "op.searchsorted", "op.digitize"):
+        return True
+    first = arguments.values[0] if arguments.values else None
+    return name == "op.cumsum" and host.world.is_array(first) and host.world.dtype(first) == BOOL
 
 
 def _is_float(world: World, array: object) -> bool:

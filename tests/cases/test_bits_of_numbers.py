@@ -79,6 +79,12 @@ COUNTS: dict[str, Any] = {
     "x.sum(axis=0) / op.maximum((x > 9).sum(axis=0), 1)": X.sum(0),
     "x * op.argmax(x, axis=1)[:, None]": X * X.argmax(1)[:, None],
     "x / op.sum(x > -9, axis=1, keepdims=True)": X / (X > -9).sum(1, keepdims=True),
+    "x[0] * op.argsort(x[0])": X[0] * X[0].argsort(),
+    "op.cumsum(x[0] > 0) * 0.5 + x[0]": (X[0] > 0).cumsum() * 0.5 + X[0],
+    "x / (1 + op.count_nonzero(x))": X / 21,
+    "x[0] / (1 + op.searchsorted(op.sort(x[1]), x[2]))": X[0]
+    / (1 + np.searchsorted(np.sort(X[1]), X[2])),
+    "x[0][op.argsort(x[0])][::-1] * 2.0": np.sort(X[0])[::-1] * 2,
     "x[0] * (op.sum(x > 0, axis=0) - 1)": X[0] * ((X > 0).sum(0) - 1),
 }
 

@@ -47,10 +47,14 @@ def refuse(c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tens
                    f"or give the value another name: `new = {name} {s.operator} ...`"),
         )  # fmt: skip
         return
+    said = {p.name for p in c.declaration.parameters if p.annotation is not None}
+    mutable = f"to change it add `mut` to the parameter: `{root}: mut {_shown(c, array)}`"
+    if parameter and root not in said and root == name:  # the body may write its elements
+        mutable = f"to change its elements write `{name}[:] {s.operator}= ...`"
     c.report(
         "T0609", f"`{name}` names an array, which `{s.operator}=` would change", target.span,
         helps=(
-            f"to change it add `mut` to the parameter: `{root}: mut {_shown(array)}`" if parameter
+            mutable if parameter
             else f"make an array of your own: `own = op.empty({name}.shape, {name}.dtype)`",
             f"or give the value another name: `new = {name} {s.operator} ...`",
         ),
@@ -96,10 +100,12 @@ def refuse_slice(c: TileContext, s: ast.AugmentedAssign, name: str) -> bool:
     return True
 
 
-def _shown(array: Tensor) -> str:
-    """An annotation: sizes of an array without one have names."""
+def _shown(c: TileContext, array: Tensor) -> str:
+    """An annotation: sizes of an array without one have names that nothing else has."""
     named = all("." not in n for d in array.shape for n in symbols_of(d))
-    sizes = ", ".join("mnklhw"[: len(array.shape)]) if len(array.shape) > 1 else "n"
+    free = [n for n in "mnklhwabcdpqrstuvxyz" if n not in c.variables]
+    free = free if len(array.shape) != 1 or "n" in c.variables else ["n"]
+    sizes = ", ".join(free[: len(array.shape)])
     return str(array) if named or len(array.shape) > 6 else f"{array.dtype}[{sizes}]"
 
 
