@@ -83,14 +83,20 @@ def check_lane_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> tup
 
 
 def unproved_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> list[Diagnostic]:
-    """One warning per access that some lane does outside in every launch that is tried."""
+    """One warning per access that some lane does outside in every launch that is tried; arrays of
+    one element tell little."""
     open_ = frozenset(_open(known))
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
     told = {o for d in check_lane_bounds(kernel, known, plan) for o in open_ if o.span == d.span}
     left, shown = open_ - told, dict[Operation, tuple[Launch, _Outside]]()
+    sizes = [
+        a for a, s in zip(kernel.regions[0].arguments, plan.slots, strict=False)
+        if s.kind in ("symbol", "size")
+    ]  # fmt: skip
     launches = [
         x for x in sample_launches(kernel, plan)
         if min(x.arguments.values(), default=1) > 0 and (x.arguments or plan.grid)
+        and max((x.arguments[a] for a in sizes), default=2) > 1
     ]  # fmt: skip
     for launch in launches:
         found = _followed(kernel, launch, left, views) if left else {}
