@@ -161,13 +161,13 @@ class Followed:
 
     def fill(self, who: Who, events: Sequence[Access]) -> None:
         """What a lane stores, now that it is known what that is made of."""
-        known = {(e.pointer, e.cell, e.operation, e.interval): e for e in events}
+        known = {(e.pointer, e.cell, e.operation, e.interval): e.value for e in events}
         for place in {(e.pointer, e.cell) for e in events}:
             there = self.places.get(place, [])
-            there[:] = [
-                known.get((e.pointer, e.cell, e.operation, e.interval), e) if e.who == who else e
-                for e in there
-            ]
+            for i, e in enumerate(there):
+                if e.who == who:  # the time is that of the lane's first walk, as of its atomics
+                    value = known.get((e.pointer, e.cell, e.operation, e.interval))
+                    there[i] = replace(e, value=value)
 
     def add(self, events: Sequence[Access]) -> None:
         for e in events:

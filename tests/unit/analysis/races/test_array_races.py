@@ -159,3 +159,12 @@ def test_both_lines_are_shown() -> None:
 
 def test_one_lane_has_nobody_to_meet() -> None:
     assert found("out[0] += x[t]", " grid[(1,)]", lanes=1) == ()
+
+
+def test_a_lock_of_many_groups_orders_lanes_that_are_walked_twice() -> None:
+    """What a lane stores is asked in a second walk, whose times are not those of its atomics."""
+    body = """if t == 0:
+    while atomic_cas(done[0], 0, 1, scope="device", order="acquire") != 0: pass
+    out[0] += x[g]
+    atomic_store(done[0], 0, scope="device", order="release")"""
+    assert found(body, " grid[(64,)]", lanes=32) == ()
