@@ -165,7 +165,7 @@ class StreamKernel:
             text = f"({start} + op.arange({window.capacity}))"
             text = text if dtype.name in ("i32", "i64") else f"{text}.to({dtype})"
         else:
-            text = f"op.arange({sizes_of(operation.result)[0]})"
+            text = f"op.arange({self.size(sizes_of(operation.result)[0])})"  # has its room
         return Part(text, labels_of(windows), dtype)
 
     def wide(self, part: Part) -> Part:

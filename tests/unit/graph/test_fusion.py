@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import Operation, TensorType, Value
+from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
 from tessera_lang.lower.graph_to_kernels.windows import sizes_of
 from tessera_lang.opt.graph.decompose import decompose
+from tessera_lang.opt.graph.differentiate import gradient_of
+from tessera_lang.types.dtype import F64, I64
 from tests.unit.graph import cascades, on_cpu, reference
+from tests.unit.graph.random_cascades import random_cascade
 from tests.unit.graph.random_graphs import random_graph
 
 NAMES: list[str] = re.findall(r"def (\w+)", cascades.TEXT)
@@ -107,3 +112,39 @@ def test_rewrites_keep_results(seed: int) -> None:
     function, inputs = random_graph(500 + seed, 10 + seed // 2)
     (found,), (wanted,) = (reference.run(f, inputs) for f in (decompose(function), function))
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.slow
+def test_random_cascades(seed: int) -> None:
+    """Scores, lines along both axes of them, and products, in any order; every third with
+    gradients."""
+    function, inputs = random_cascade(seed, 4 + seed % 12)
+    wanted = function
+    if seed % 3 == 0:
+        wanted = gradient_of(function, range(len(inputs)), seeded=True)
+        rng = np.random.default_rng(seed)
+        extra = wanted.regions[0].arguments[len(inputs) :]
+        inputs = [*inputs, *(rng.uniform(-1.0, 1.0, sizes_of(v)) for v in extra)]
+    found = on_cpu.run(cascades.prepared(wanted), inputs)
+    for a, b in zip(found, reference.run(wanted, inputs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9 * max(1e-3, float(np.abs(b).max())))
+
+
+@pytest.mark.parametrize("length", [65, 90, 300, 5000])
+@pytest.mark.sample(2)
+def test_places_in_rows_of_any_length(length: int) -> None:
+    """A row's room is rounded up, and that of its places with it."""
+    b = GraphBuilder(OPERATORS)
+    z, t = Value(TensorType(F64, (3, length)), "z"), Value(TensorType(I64, (3,)), "t")
+    places = b.reshape(b.op("arange", shape=(str(length),), dtype=I64), (1, length))
+    own = b.op("eq", b.broadcast(places, (3, length)),
+               b.broadcast(b.reshape(t, (3, 1)), (3, length)))  # fmt: skip
+    taken = b.sum(b.where(own, z, b.zeros(z)), (1,))
+    loss = b.sum(b.sub(b.op("logsumexp", z, axes=(1,), keepdims=False), taken), (0,))
+    function = gradient_of(b.function("f", [z, t], [loss]), (0,), seeded=False)
+    inputs: list[Any] = [np.random.default_rng(0).standard_normal((3, length)),
+                         np.array([0, length - 1, length // 2])]  # fmt: skip
+    found = on_cpu.run(cascades.prepared(function), inputs)
+    for a, w in zip(found, reference.run(function, inputs), strict=True):
+        np.testing.assert_allclose(a, w, atol=1e-12)

@@ -10,6 +10,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.source import Anchor, Span
 
+allclose: Any = np.testing.assert_allclose
 TEXT = """
 def loss(w, x): return op.mean(op.tanh(x @ w) ** 2)
 def of_dict(p, x): return op.mean((op.tanh(x @ p["w"]) + p["b"]) ** 2)
@@ -37,12 +38,11 @@ def test_numbers_of_repeated_calls(m: Any, k: float) -> None:
     value, dw = tessera.value_and_grad(m.loss)(w, x)
     assert type(value) is float
     z: Any = np.tanh(x @ w)
-    wanted: Any = np.mean(z**2)
-    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    allclose(value, (z**2).mean(), rtol=1e-12)
     again, slope = m.step(w, x)
     assert (again, slope.tobytes()) == (value, dw.tobytes())
     assert m.quick(w, x) == tessera.fused(m.loss)(w, x)
-    np.testing.assert_allclose(m.quick(w, x), value, rtol=1e-12)
+    allclose(m.quick(w, x), value, rtol=1e-12)
     np.testing.assert_array_equal(m.both(w, x)[0], dw)
 
 
@@ -64,10 +64,9 @@ def test_dicts_of_repeated_calls(m: Any, k: float) -> None:
     w, x = _arrays(k)
     slopes = tessera.grad(m.of_dict)({"w": w, "b": k}, x)
     z: Any = np.tanh(x @ w)
-    mean: Any = np.mean(2.0 * (z + k))
-    np.testing.assert_allclose(slopes["b"], mean, rtol=1e-12)
+    allclose(slopes["b"], (2.0 * (z + k)).mean(), rtol=1e-12)
     outer = 2.0 * (z + k) * (1.0 - z * z) / z.size
-    np.testing.assert_allclose(slopes["w"], x.T @ outer, rtol=1e-10, atol=1e-14)
+    allclose(slopes["w"], x.T @ outer, rtol=1e-10, atol=1e-14)
 
 
 def test_numbers_that_are_arguments(m: Any) -> None:
@@ -75,7 +74,7 @@ def test_numbers_that_are_arguments(m: Any) -> None:
     f = tessera.fused(m.scaled)
     for s in (1.0, 2.0, 2.5, 1.0):
         total, moved = f(w, s)
-        np.testing.assert_allclose(total, np.sum(w * s), rtol=1e-12)
+        allclose(total, np.sum(w * s), rtol=1e-12)
         np.testing.assert_array_equal(moved, w + s)
 
 
