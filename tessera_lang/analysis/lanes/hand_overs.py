@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from tessera_lang.analysis.lanes.done_operations import DoneSync
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ATOMICS, effect_of
@@ -24,7 +25,7 @@ Who: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(DoneSync):
     """An atomic or a fence on the way of a lane.
 
     ``time`` and ``interval`` are as of its accesses, the interval -1 where the lane is not followed
@@ -39,20 +40,8 @@ class Sync:
     waits: bool
 
     @property
-    def fence(self) -> bool:
-        return self.operation.name == "tile.fence"
-
-    @property
-    def order(self) -> str:
-        return "acq_rel" if self.fence else str(self.operation.attributes["order"])
-
-    @property
     def scope(self) -> int:
         return _SCOPES.index(str(self.operation.attributes["scope"]))
-
-    @property
-    def reads(self) -> bool:
-        return bool(self.operation.results)
 
     @property
     def writes(self) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.done_operations import DoneAccess
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, Who, is_sync
-from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.definitions import WRITES
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
 
@@ -28,7 +28,7 @@ _ALIKE = 2  # lanes that are kept of those of a group that do the same to an ele
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Access(DoneAccess):
     """An access that surely happens. ``value``: what is stored, None if that is not known;
     ``time``: operations of the lane before it."""
 
@@ -42,23 +42,9 @@ class Access:
     value: object
 
     @property
-    def kind(self) -> Kind:
-        return KINDS[self.operation.name]
-
-    @property
     def writes(self) -> bool:
         """By a plain store."""
         return self.kind == "write"
-
-    @property
-    def changes(self) -> bool:
-        """By a store or an atomic."""
-        return self.operation.name in WRITES
-
-    @property
-    def narrow(self) -> bool:
-        """An atomic that other groups do not see as one."""
-        return self.operation.attributes.get("scope") in ("tile", "group")
 
     @property
     def who(self) -> Who:

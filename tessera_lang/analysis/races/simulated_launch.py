@@ -16,10 +16,11 @@ from typing import Literal, TypeAlias, cast
 from tessera_lang.analysis.lanes.clocks import Clocks, Who
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace
 from tessera_lang.analysis.lanes.decoded_steps import Step, steps_of
+from tessera_lang.analysis.lanes.done_operations import DoneAccess, DoneSync
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import is_sync
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
-from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, Kind
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
@@ -43,7 +44,7 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Done(DoneAccess):
     """An access. ``value``: what a store puts, None if that is not known; ``time`` by the clock of
     the lane, ``interval`` by barriers of the group."""
 
@@ -55,39 +56,15 @@ class Done:
     time: int
     interval: int
 
-    @property
-    def kind(self) -> Kind:
-        return KINDS[self.operation.name]
-
-    @property
-    def changes(self) -> bool:
-        return self.operation.name in WRITES
-
-    @property
-    def narrow(self) -> bool:
-        return self.operation.attributes.get("scope") in ("tile", "group")
-
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(DoneSync):
     """An atomic or a fence that a lane has come to."""
 
     who: Who
     operation: Operation
     time: int
     interval: int
-
-    @property
-    def fence(self) -> bool:
-        return self.operation.name == "tile.fence"
-
-    @property
-    def order(self) -> str:
-        return "acq_rel" if self.fence else str(self.operation.attributes["order"])
-
-    @property
-    def reads(self) -> bool:
-        return bool(self.operation.results)
 
     @property
     def writes(self) -> bool:
