@@ -75,7 +75,7 @@ def _fill(kind: Filling) -> Function:
         shape = shape_of(bound["shape"], arguments.span_of("shape", 0))
         at = arguments.span_of("dtype", len(parameters) - 1)
         value = bound.get("value")
-        own = _dtype_of_numbers(host, [value]) if kind == "full" else _floats(host)
+        own = _dtype_of_numbers(host, [value]) if kind == "full" else host.world.floats
         dtype = dtype_of(bound.get("dtype", own), at)
         if kind == "full" and not (
             arithmetic.is_number(value) or isinstance(value, Unknown | Deferred)
@@ -124,7 +124,7 @@ def _arange(host: Host, arguments: Arguments, path: str) -> object:
         raise fault("T0818", "the step is 0", arguments.call.span)
     whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
     given_dtype = dtype_of(dtype, arguments.span_of("dtype", 3)) if dtype is not None else None
-    floats = F64 if any(isinstance(n, Double) for n in numbers) else _floats(host)
+    floats = F64 if any(isinstance(n, Double) for n in numbers) else host.world.floats
     kind = given_dtype or (I64 if whole else floats)
     bounds = cast("float", start), cast("float", stop), cast("float", step)
     made = host.world.arange(*bounds, kind)
@@ -152,11 +152,6 @@ def _array_of(host: Host, arguments: Arguments, path: str) -> object:
     return host.world.of_numbers(made, numbers)
 
 
-def _floats(host: Host) -> DType:
-    """What floats are that meet no array: f64 in a function that got arrays of f64 alone."""
-    return getattr(host.world, "floats", F32)
-
-
 def _dtype_of_numbers(host: Host, numbers: Sequence[object]) -> DType | Unknown:
     """The dtype of an array of numbers: of whole ones i32, of bools bool, and f64 if one of them
     comes from an array of f64. Literals with a point, and no numbers, are f32."""
@@ -167,7 +162,7 @@ def _dtype_of_numbers(host: Host, numbers: Sequence[object]) -> DType | Unknown:
         return BOOL
     if numbers and all(isinstance(n, (int, Unknown)) for n in numbers):
         return Unknown() if "bool" in kinds else I32
-    return F64 if any(isinstance(n, Double) for n in numbers) else _floats(host)
+    return F64 if any(isinstance(n, Double) for n in numbers) else host.world.floats
 
 
 def _nested(value: object, numbers: list[object], at: Span) -> tuple[int, ...]:

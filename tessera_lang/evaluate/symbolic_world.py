@@ -22,7 +22,7 @@ from tessera_lang.target.host_world import (
     common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, F64, I32, I64, U32, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, U32, DType, mean_dtype
 
 Size = int | Unknown
 Item = object
@@ -96,6 +96,8 @@ def _sizes(shape: object) -> tuple[Size, ...] | None:
 
 class SymbolicWorld:
     """Answers as a ``World`` does, with what can be known before the program runs."""
+
+    floats: DType = F32
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch

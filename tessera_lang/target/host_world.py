@@ -71,6 +71,11 @@ class World(Protocol):
     own.
     """
 
+    @property
+    def floats(self) -> DType:
+        """Of floats that meet no array: f64 in a function that got arrays of f64 alone."""
+        ...
+
     def is_array(self, value: object) -> bool: ...
     def dtype(self, array: object) -> object:
         """A DType, in a world that runs."""

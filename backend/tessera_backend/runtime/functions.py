@@ -52,7 +52,7 @@ from tessera_lang.driver.modules import standard_library
 from tessera_lang.locks import COMPILER, free_lock
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
-from tessera_lang.types.dtype import F32, F64, DType, dtype_named
+from tessera_lang.types.dtype import F32, F64, DType, dtype_named, float_beside
 
 if TYPE_CHECKING:
     import inspect
@@ -78,6 +78,8 @@ class _OnDevice:
 
 class TracedWorld:
     """The world of one recorded call: arrays are handles, launches happen and are kept."""
+
+    floats: DType = F32
 
     def __init__(
         self, kernel: Callable[[KernelReference], Launcher], ordinal: int, stream: int, make: Any
@@ -438,6 +440,7 @@ class Function:
 
         positional = [given(a) for a in arguments]
         keyword = {name: given(a) for name, a in named.items()}
+        world.floats = float_beside(v.dtype for v in views)
         result = self._evaluate(world, positional, keyword)
         world.tape.close(result)
         if len(self._tapes) >= _TAPES:
@@ -464,8 +467,8 @@ class Function:
         world = made(session, target, _print, self._provider.beside)
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
-        if _all_f64(world, (*positional, *keyword.values())):
-            world.floats = F64
+        arrays = filter(world.is_array, (*positional, *keyword.values()))
+        world.floats = float_beside(world.dtype(v) for v in arrays)
         result = self._evaluate(world, positional, keyword)
         if world.floats == F64:
             result = _in_f64(world, result)
@@ -520,12 +523,6 @@ class Function:
     ) -> HostFunction | Derivative:
         """What the evaluator calls, of the plain function of the file. Raises HostFault."""
         return function
-
-
-def _all_f64(world: Any, given: tuple[Any, ...]) -> bool:
-    """Whether the arrays of floats of a call, of which there are some, are f64."""
-    dtypes = {world.dtype(v) for v in given if world.is_array(v)}
-    return {d for d in dtypes if d.is_float} == {F64}
 
 
 def _in_f64(world: Any, result: Any) -> Any:

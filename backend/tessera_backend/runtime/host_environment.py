@@ -53,7 +53,7 @@ from tessera_lang.types.dtype import BOOL, F32, DType
 class HostWorld:
     """See ``tessera_lang.target.host_world.World``. ``target`` is ``cpu`` or ``cuda``."""
 
-    floats: DType = F32  # of arrays of numbers that meet no other
+    floats: DType = F32
 
     def __init__(
         self, session: KernelCompiler, target: str, write: Callable[[str], None],

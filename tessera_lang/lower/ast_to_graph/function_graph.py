@@ -24,7 +24,7 @@ from tessera_lang.lower.ast_to_graph.tracing import (
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F64, I64, DType, dtype_named
+from tessera_lang.types.dtype import BOOL, F64, I64, DType, dtype_named, float_beside
 from tessera_lang.types.shape import Dim, DimOperator, Sym, dim_op
 
 _OPERATORS: dict[str, DimOperator] = {"+": "+", "-": "-", "*": "*", "//": "//", "%": "%"}
@@ -57,6 +57,8 @@ def function_graph(
                 "T0815", f"nothing says what `{p.name}` of `{declaration.name}` is", p.span,
                 helps=(f"say it in the signature: `--signature '{p.name}: f32[n]'`",),
             )  # fmt: skip
+    arrays = (v.type for v in values.values() if isinstance(v, GraphArray))
+    world.floats = float_beside(t.dtype for t in arrays)
     call = ast.Call(span, ast.Name(span, declaration.name), ())
     bind_sizes(world, tracer.value, function, values, span)
     try:

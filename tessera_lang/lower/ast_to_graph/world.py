@@ -60,6 +60,7 @@ class GraphWorld:
 
     def __init__(self, outer: World | None = None) -> None:
         self.outer = outer
+        self.floats: DType = F32 if outer is None else outer.floats
         self.builder = GraphBuilder(OPERATORS)
         self.captured: list[tuple[object, Value]] = []
 
