@@ -57,11 +57,20 @@ def free(x, out: mut f64[1]):
 @pytest.mark.parametrize("kernel", ["named", "free"])
 def test_a_float64_of_numpy_keeps_its_bits(kernel: str) -> None:
     # It is a subclass of Python's float, and was taken for one: as f32.
-    m: Any = tessera.compile(SCALARS, target="cpu")
-    call, out = getattr(m, kernel), np.zeros(1)
+    text = SCALARS.replace("f64[1]", "f64[1], beside: f32[1]")  # with which Python's own are f32
+    m: Any = tessera.compile(text, target="cpu")
+    call, out, beside = getattr(m, kernel), np.zeros(1), np.zeros(1, np.float32)
     for value, want in ((0.1, float(np.float32(0.1))), (np.float64(0.1), 0.1), (0.1, None)):
-        call(value, out)
+        call(value, out, beside)
         assert out[0] == (float(np.float32(0.1)) if want is None else want)
+
+
+@pytest.mark.parametrize("kernel", ["named", "free"])
+def test_a_float_of_python_keeps_its_bits_beside_f64(kernel: str) -> None:
+    m: Any = tessera.compile(SCALARS, target="cpu")
+    out = np.zeros(1)
+    getattr(m, kernel)(0.1, out)
+    assert out[0] == 0.1
 
 
 def test_a_float64_still_fits_a_parameter_of_f32() -> None:

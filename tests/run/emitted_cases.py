@@ -151,6 +151,9 @@ def _layers() -> Iterator[tuple[str, str, str]]:
     )
 
 
+_SCORES = "2, 2, 2048, 2048"
+
+
 def _attention() -> Iterator[tuple[str, str]]:
     """A kernel of std.attention and a signature."""
     for dtype, d, right in (("bf16", 64, 0), ("bf16", 128, -1), ("f16", 96, 0), ("f32", 64, -1)):
@@ -172,6 +175,17 @@ def _attention() -> Iterator[tuple[str, str]]:
         given = f"q: {dtype}[16, 8, 1, 4, {d}], {pages}, lengths: i32[16]"
         made = f"o: mut {dtype}[16, 8, 1, 4, {d}], lse: mut f32[16, 8, 1, 4]"
         yield "_paged", f"{given}, {made}, BM=64, BN=64, PARTS=1, STEP=0, {how}"
+    rows, keys, scores = (f"bf16[{n}]" for n in ("2, 2, 2048, 224", "2, 2048, 224", _SCORES))
+    window = "BLOCK=128, LEFT=-1, RIGHT=0"
+    given = f"q: {rows}, k: {keys}, v: {keys}, go: {rows}, high: f32[2, 2, 2048]"
+    made = f"delta: f32[2, 2, 2048], dv: mut {keys}, ds: mut {scores}, scale: f32, inner: f32"
+    yield "_of_values", f"{given}, {made}, BM=64, BN=64, {window}, how='plain'"
+    yield (
+        "_by_keys",
+        f"ds: {scores}, q: {rows}, dk: mut {keys}, factor: f32, BM=64, BN=64, {window}",
+    )
+    given = f"ds: {scores}, k: {keys}, dq: mut {rows}, factor: f32"
+    yield "_by_queries", f"{given}, BM=128, BN=64, LEFT=-1, RIGHT=0"
 
 
 def _benchmarks() -> Iterator[TileCase]:

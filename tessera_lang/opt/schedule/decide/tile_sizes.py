@@ -221,7 +221,7 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -
         m = numbers_of(dot, sizes)[0]
         if machine.has("wgmma") and consumer_groups(m) > 2:
             lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
-            if registers > THREE_HOLD[lanes]:
+            if registers > THREE_HOLD[lanes] * most // PRODUCT_REGISTERS:
                 return False
     return shared <= machine.shared_limit and registers <= most
 
