@@ -11,13 +11,15 @@ import pytest
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.target.host_world import KernelReference, WorldFault
-from tessera_lang.types.dtype import DTYPES, DType
+from tessera_lang.types.dtype import DTYPES, F32, DType
 
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "bool": "bool"}
 
 
 class NumpyWorld:
     """What a ``World`` is asked for, as far as these tests ask."""
+
+    floats = F32
 
     def __init__(self) -> None:
         self.output = ""
