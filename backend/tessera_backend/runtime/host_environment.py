@@ -47,7 +47,7 @@ from tessera_lang.target.host_world import (
     Reduction,
     WorldFault,
 )
-from tessera_lang.types.dtype import BOOL, F32, DType
+from tessera_lang.types.dtype import BOOL, F32, DType, widens_to
 
 
 class HostWorld:
@@ -296,13 +296,15 @@ class HostWorld:
         target[place] = self._stored(value, target)
 
     def _stored(self, value: Array, target: Array) -> Array:
-        """An array that is stored into one of the same dtype."""
+        """An array that is stored into one of its dtype, or of one that has all its values."""
         dtype = host_array_arithmetic.dtype_of(target)
         value = self._numbers_of.beside(value, dtype)
         source = host_array_arithmetic.dtype_of(value)
+        if source != dtype and widens_to(source, dtype):
+            return host_array_arithmetic.convert(self._array(value), dtype)
         if source != dtype:
-            raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
-                             f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
+            raise WorldFault(f"an array of {source} does not go into one of {dtype} without a cast",
+                             helps=(f"convert what is stored: `.to({dtype})`",))  # fmt: skip
         return self._array(value)
 
     def unary(self, operator: str, a: object) -> object:
