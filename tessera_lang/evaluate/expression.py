@@ -285,7 +285,11 @@ class Expressions(Operators):
             sides.append(right)
             if e is self.watched:
                 self.sides = tuple(sides)
-            result = self.compare_once(operator, left, right, e.span)
+            try:
+                result = self.compare_once(operator, left, right, e.span)
+            except HostFault as error:
+                both = (at, left), (item, right)
+                raise with_missing_axes(error, self.world, both) from None
             if isinstance(result, Unknown) or (len(e.rest) > 1 and self.undecided(result)):
                 unknown = True
             elif len(e.rest) > 1 and not self.truth(result, e.span):

@@ -125,7 +125,11 @@ def _whole(value: object, other: object) -> bool:
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     fits = len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
     if a and b and not fits:
-        helps = ("add an axis where one is missing: v[:, None]",) if len(a) != len(b) else ()
+        helps = (
+            ("say where the missing axis is: `v[None, :]` or `v[:, None]`",)
+            if len(a) != len(b)
+            else ()
+        )
         raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834",
                          helps=helps)  # fmt: skip
 

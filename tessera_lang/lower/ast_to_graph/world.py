@@ -453,8 +453,9 @@ class GraphWorld:
             return values
         if any(len(s) != len(shapes[0]) for s in shapes):
             shown = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
+            told = "say where the missing axis is: `v[None, :]` or `v[:, None]`"
             raise WorldFault(f"arrays of shapes {shown} do not fit together", code="T0834",
-                             helps=("add an axis where one is missing: v[:, None]",))  # fmt: skip
+                             helps=(told,))  # fmt: skip
         shape = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes, strict=True))
         try:
             return tuple(self.builder.broadcast(v, shape) for v in values)
