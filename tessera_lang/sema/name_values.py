@@ -6,11 +6,13 @@ Owns the term of a symbol. Must not know expressions around a name.
 from __future__ import annotations
 
 import math
+from typing import Protocol, cast
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.context import Context, Variable
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.shared import bare_buffer
 from tessera_lang.sema.side_tables import (
     Builtin,
@@ -115,23 +117,24 @@ def type_of_value(value: object) -> Type:
             return NONE
 
 
-def module_of(c: Context, e: ast.Expr) -> ModuleSymbol | None:
+class Names(Protocol):
+    """Where names are looked up: both walks of functions, of lanes and of tiles."""
+
+    @property
+    def scope(self) -> ModuleScope: ...
+    def name_symbol(self, name: str) -> object: ...
+
+
+def module_of(c: Names, e: ast.Expr) -> ModuleSymbol | None:
     """The module that a name or dotted name means."""
-    if isinstance(e, ast.Name):
-        symbol = c.name_symbol(e.id)
-    elif isinstance(e, ast.Attribute) and (base := module_of(c, e.value)) is not None:
-        symbol = c.scope.member(base, e.name)
-    else:
-        return None
+    symbol = named_symbol(c, e)
     return symbol if isinstance(symbol, ModuleSymbol) else None
 
 
-def named_symbol(c: Context, e: ast.Expr) -> Symbol | None:
+def named_symbol(c: Names, e: ast.Expr) -> Symbol | None:
     """What a name or dotted name means, if it names something."""
     if isinstance(e, ast.Name):
-        return c.name_symbol(e.id)  # type: ignore[return-value]
-    if isinstance(e, ast.Attribute):
-        base = named_symbol(c, e.value)
-        if isinstance(base, ModuleSymbol):
-            return c.scope.member(base, e.name)
+        return cast("Symbol | None", c.name_symbol(e.id))
+    if isinstance(e, ast.Attribute) and (base := module_of(c, e.value)) is not None:
+        return c.scope.member(base, e.name)
     return None

@@ -9,7 +9,7 @@ a file is parsed or checked.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MethodType, ModuleType
@@ -433,6 +433,18 @@ class Function:
     ) -> tuple[Tape, Any]:  # fmt: skip
         """The call itself, recorded. Threads that make it at the same moment record it each."""
         world = TracedWorld(self._kernel, ordinal, stream, make)
+        result = self.traced(world, arguments, named, views)
+        world.tape.close(result)
+        if len(self._tapes) >= _TAPES:
+            self._tapes.clear()
+        self._tapes[key] = world.tape
+        return world.tape, handed_back(result, world.owners)
+
+    def traced(
+        self, world: TracedWorld, arguments: tuple[Any, ...], named: dict[str, Any],
+        views: Sequence[ArrayView],
+    ) -> Any:  # fmt: skip
+        """The result of the body, with handles for its arrays. ``views``: of the arrays given."""
         handles = iter([world.input(v) for v in views])
 
         def given(value: Any) -> Any:
@@ -441,12 +453,7 @@ class Function:
         positional = [given(a) for a in arguments]
         keyword = {name: given(a) for name, a in named.items()}
         world.floats = float_beside(v.dtype for v in views)
-        result = self._evaluate(world, positional, keyword)
-        world.tape.close(result)
-        if len(self._tapes) >= _TAPES:
-            self._tapes.clear()
-        self._tapes[key] = world.tape
-        return world.tape, handed_back(result, world.owners)
+        return self._evaluate(world, positional, keyword)
 
     def _kernel(self, kernel: KernelReference) -> Launcher:
         launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")

@@ -7,7 +7,7 @@ Owns the choice, by bytes and operations, and what is said of it. Must not know 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.clusters import (
@@ -162,13 +162,18 @@ class _Planner:
         return loop
 
     def _first_reduction(self, value: Value) -> Operation | None:
-        """The nearest reduction of what products compute, below element-wise operators."""
+        """The nearest reduction of what products compute."""
+        return self._nearest(value, lambda o: o.name in _REDUCTIONS and o.operands[0] in self.large)
+
+    def _nearest(self, value: Value, wanted: Callable[[Operation], bool]) -> Operation | None:
+        """The nearest operation of a kind that a value is made of, through element-wise operators
+        and moves that no kernel gives already."""
         queue, seen = [value], {value}
         while queue:
             operation = self.made.get(queue.pop(0))
             if operation is None:
                 continue
-            if operation.name in _REDUCTIONS and operation.operands[0] in self.large:
+            if wanted(operation):
                 return operation
             if not (is_elementwise(operation) or _is_move(operation)):
                 continue
@@ -352,24 +357,11 @@ class _Planner:
         return kernel
 
     def _first_of_rows(self, value: Value) -> Operation | None:
-        queue, seen = [value], {value}
-        while queue:
-            operation = self.made.get(queue.pop(0))
-            if operation is None:
-                continue
-            softmax = operation.name == "graph.softmax" and (
-                operation.integer("axis") == operation.result.tensor_type.rank - 1
-            )
-            if is_of_rows(operation) or softmax:
-                length = sizes_of(operation.operands[0])[-1]
-                return operation if 1 < length <= LONGEST_ROW else None
-            if not (is_elementwise(operation) or _is_move(operation)):
-                continue
-            for v in operation.operands:
-                if v not in seen and v not in self.needed:
-                    seen.add(v)
-                    queue.append(v)
-        return None
+        """The nearest operation along rows, if they are short enough to be held."""
+        found = self._nearest(value, lambda o: is_of_rows(o) or _is_softmax_of_rows(o))
+        if found is None:
+            return None
+        return found if 1 < sizes_of(found.operands[0])[-1] <= LONGEST_ROW else None
 
     def _held(self, values: Sequence[Value], length: int) -> _Loop:
         """A kernel of values whose rows are held. Raises NotFused."""
@@ -457,6 +449,10 @@ class _Planner:
                 operation = self.made.get(value)
                 left.extend(operation.operands if operation is not None else ())
         return found
+
+
+def _is_softmax_of_rows(o: Operation) -> bool:
+    return o.name == "graph.softmax" and o.integer("axis") == o.result.tensor_type.rank - 1
 
 
 def _is_move(operation: Operation) -> bool:

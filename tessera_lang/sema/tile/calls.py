@@ -15,6 +15,7 @@ from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import (
     Builtin,
@@ -52,7 +53,6 @@ from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.reshape import reshape
 from tessera_lang.sema.tile.shape_tuples import with_tuples
 from tessera_lang.sema.tile.subscripts import read, written
-from tessera_lang.sema.tile.symbolic import symbol_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, Weak
@@ -63,7 +63,7 @@ _OF_TILES = frozenset(n for n in builtins.TILE_FUNCTIONS if n not in builtins.LA
 
 def call(c: TileContext, e: ast.Call) -> Term:
     """A call of anything in a tile kernel."""
-    symbol = symbol_of(c, e.function)
+    symbol = named_symbol(c, e.function)
     if isinstance(symbol, Builtin):
         return _builtin(c, e, symbol.name)
     if isinstance(symbol, Constant) and isinstance(symbol.value, DType):
@@ -78,7 +78,7 @@ def call(c: TileContext, e: ast.Call) -> Term:
     if isinstance(symbol, FunctionSymbol):
         return _function(c, e, symbol, ())
     if isinstance(e.function, ast.Subscript):
-        inner = symbol_of(c, e.function.value)
+        inner = named_symbol(c, e.function.value)
         if isinstance(inner, FunctionSymbol):
             return _function(c, e, inner, e.function.items)
     return infer_call(c, e)

@@ -19,12 +19,13 @@ from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
 from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, value_of_operand
-from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, symbols_of
@@ -50,7 +51,7 @@ def _is_fresh(c: TileContext, e: ast.Expr) -> bool:
     """Whether an expression computes new elements: a name that is given them, and whose elements
     are stored, is an array that begins with them."""
     if isinstance(e, ast.Call):
-        symbol = symbol_of(c, e.function)
+        symbol = named_symbol(c, e.function)
         return isinstance(symbol, Builtin) and symbol.name.startswith("op.") and (
             symbol.name not in _VIEWS
         )  # fmt: skip
@@ -58,7 +59,7 @@ def _is_fresh(c: TileContext, e: ast.Expr) -> bool:
 
 
 def is_maker(c: TileContext, e: ast.Expr) -> bool:
-    symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
+    symbol = named_symbol(c, e.function) if isinstance(e, ast.Call) else None
     return isinstance(symbol, Builtin) and symbol.name in MAKERS
 
 
@@ -78,7 +79,7 @@ def private_names(c: TileContext) -> frozenset[str]:
         target.id
         for s in c.declaration.body
         for target, value in _named_values(s)
-        if isinstance(value, ast.Call) and symbol_of(c, value.function) == Builtin("op.copy")
+        if isinstance(value, ast.Call) and named_symbol(c, value.function) == Builtin("op.copy")
     }
     return ((stored_names(c) | copies) & _made_once(c)) - result_names(c)
 
@@ -178,7 +179,7 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         _make_of_value(c, target, value)
         return
     assert isinstance(value, ast.Call)
-    symbol = symbol_of(c, value.function)
+    symbol = named_symbol(c, value.function)
     assert isinstance(symbol, Builtin)
     info = TILE_FUNCTIONS[symbol.name]
     bound = bind_builtin(value, info, lambda _: None)

@@ -14,9 +14,9 @@ from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.literals import settle
+from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.side_tables import Builtin, Directive
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.symbolic import symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
@@ -25,7 +25,7 @@ from tessera_lang.types.type import Opaque, Weak
 
 def directive_name(c: TileContext, e: ast.Expr) -> str | None:
     """The directive that a call says, if it says one."""
-    symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
+    symbol = named_symbol(c, e.function) if isinstance(e, ast.Call) else None
     if isinstance(symbol, Builtin) and symbol.name.startswith("schedule."):
         name = symbol.name.removeprefix("schedule.")
         return name if name in DIRECTIVES else None
@@ -132,7 +132,7 @@ def check_tile(c: TileContext) -> None:
 def pipeline(c: TileContext, s: ast.With) -> bool:
     """``with schedule.pipeline(double_buffer=True):``; False: it is something else."""
     e = s.context
-    if not isinstance(e, ast.Call) or symbol_of(c, e.function) != Builtin("schedule.pipeline"):
+    if not isinstance(e, ast.Call) or named_symbol(c, e.function) != Builtin("schedule.pipeline"):
         return False
     if c.final:
         c.typed.symbols[e.function] = Builtin("schedule.pipeline")

@@ -11,10 +11,11 @@ from typing import Literal
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import Bounds, TileContext
 from tessera_lang.sema.tile.launch_promises import promise
-from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, INDEX, DType, integer_range
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
@@ -153,7 +154,7 @@ def _of_tally(c: TileContext, e: ast.Expr, depth: int) -> Bounds | None:
 
 def _is_cast_float(c: TileContext, e: ast.Call) -> bool:
     """Whether a call casts a float: ``op.floor(x).to(i32)``, ``i32(x)``, ``op.cast(x, i32)``."""
-    symbol = symbol_of(c, e.function)
+    symbol = named_symbol(c, e.function)
     if isinstance(e.function, ast.Attribute) and e.function.name == "to":
         x: ast.Expr | None = e.function.value
     elif symbol in (Builtin("i32"), Builtin("op.cast"), Builtin("op.astype")):
@@ -195,7 +196,7 @@ def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bound
 
 def _of_call(c: TileContext, e: ast.Call, depth: int, data: bool) -> Bounds | None:
     bounds = partial(bounds_of, c, depth=depth, data=data)
-    symbol = symbol_of(c, e.function)
+    symbol = named_symbol(c, e.function)
     if not isinstance(symbol, Builtin) or not (e.arguments or symbol.name == "op.where"):
         return None
     term = c.terms.get(e)

@@ -12,14 +12,14 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.indexing import counts_in_floats, index
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.name_values import variable_term
+from tessera_lang.sema.name_values import named_symbol, variable_term
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.size_normal_form import normal, substitute
 from tessera_lang.sema.tile.subscripts import holds_whole
-from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of, symbol_of
+from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
@@ -30,13 +30,13 @@ Block = Callable[[TileContext, tuple[ast.Stmt, ...]], None]
 
 
 def for_loop(c: TileContext, s: ast.For, block: Block) -> None:
-    symbol = symbol_of(c, s.iterable.function) if isinstance(s.iterable, ast.Call) else None
+    symbol = named_symbol(c, s.iterable.function) if isinstance(s.iterable, ast.Call) else None
     if not isinstance(s.iterable, ast.Call) or symbol not in (
         Builtin("range"), Builtin("op.tile_range"),
     ):  # fmt: skip
         return  # the structure check says what a loop takes
     if c.final:
-        c.typed.symbols[s.iterable.function] = symbol  # type: ignore[assignment]
+        c.typed.symbols[s.iterable.function] = symbol
     c.note(s.iterable, Opaque("range"))
     names = target_names(s.target)
     term: Term = Scalar(INDEX)
@@ -174,7 +174,7 @@ def changed_names(c: TileContext, body: tuple[ast.Stmt, ...]) -> list[str]:
                 found.setdefault(t.value.id)
         if isinstance(s, ast.ExprStmt) and isinstance(s.value, ast.Call) and s.value.arguments:
             first = s.value.arguments[0]
-            if symbol_of(c, s.value.function) == Builtin("op.prefetch") and isinstance(
+            if named_symbol(c, s.value.function) == Builtin("op.prefetch") and isinstance(
                 first, ast.Name
             ):
                 found.setdefault(first.id)
@@ -276,7 +276,7 @@ def _body(
     for name, found in zip(names, ranges, strict=True):
         _loop_variable(c, name, found, term)
     over_tiles = isinstance(s.iterable, ast.Call) and (
-        symbol_of(c, s.iterable.function) == Builtin("op.tile_range")
+        named_symbol(c, s.iterable.function) == Builtin("op.tile_range")
     )
     c.loops.append(Loop(s, _names(c, s), over_tiles))
     block(c, s.body)

@@ -20,6 +20,7 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle_default
+from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import TileContext
@@ -33,7 +34,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
-from tessera_lang.sema.tile.symbolic import join_axis, symbol_of
+from tessera_lang.sema.tile.symbolic import join_axis
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType, common_dtype
@@ -345,7 +346,7 @@ def _read_names(c: TileContext) -> frozenset[str]:
             t = s.target
             skipped.add(t.value if isinstance(t, ast.Subscript) else t)
         if isinstance(s, ast.ExprStmt) and isinstance(s.value, ast.Call) and s.value.arguments:
-            if symbol_of(c, s.value.function) == Builtin("op.prefetch"):
+            if named_symbol(c, s.value.function) == Builtin("op.prefetch"):
                 skipped.add(s.value.arguments[0])
         for root in statement_expressions(s):
             for e in expressions(root):

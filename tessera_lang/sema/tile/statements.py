@@ -14,7 +14,7 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.name_values import variable_term
+from tessera_lang.sema.name_values import named_symbol, variable_term
 from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
@@ -36,7 +36,6 @@ from tessera_lang.sema.tile.symbolic import (
     not_negative_where,
     set_scalar,
     shape_dims,
-    symbol_of,
     told_where,
 )
 from tessera_lang.sema.tile.variables import bind, unpack
@@ -161,7 +160,7 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
         if isinstance(term, TupleType) and len(term.items) == count:
             unpack(c, target, term)
             if isinstance(s.value, ast.Call) and count == 2:
-                if symbol_of(c, s.value.function) == Builtin("op.topk"):
+                if named_symbol(c, s.value.function) == Builtin("op.topk"):
                     learn_places(c, s.value, target.items[1])
             if isinstance(s.value, ast.Attribute) and s.value.name == "shape":
                 dims = shape_dims(c.infer(s.value.value)) or ()
@@ -347,7 +346,7 @@ def _expression(c: TileContext, s: ast.ExprStmt) -> None:
     if name is not None and isinstance(e, ast.Call):
         directive(c, e, name)
         return
-    if isinstance(e, ast.Call) and symbol_of(c, e.function) == Builtin("op.prefetch"):
+    if isinstance(e, ast.Call) and named_symbol(c, e.function) == Builtin("op.prefetch"):
         _prefetch(c, e)
         return
     expression_statement(c, s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
-from tessera_lang.sema.side_tables import Builtin, Local, ModuleSymbol
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.size_normal_form import normal, too_long
 from tessera_lang.syntax import ast
@@ -179,17 +179,6 @@ def shape_dims(term: Term | None) -> tuple[Dim | None, ...] | None:
         return term.shape
     if isinstance(term, Tile):
         return tuple(a.extent for a in term.axes)
-    return None
-
-
-def symbol_of(c: TileContext, e: ast.Expr) -> object:
-    """What a name or dotted name means, if it names something."""
-    if isinstance(e, ast.Name):
-        return c.name_symbol(e.id)
-    if isinstance(e, ast.Attribute):
-        base = symbol_of(c, e.value)
-        if isinstance(base, ModuleSymbol):
-            return c.scope.member(base, e.name)
     return None
 
 
