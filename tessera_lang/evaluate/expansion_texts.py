@@ -49,6 +49,22 @@ def _isfinite(given: Collection[str], dtype: DType) -> str:
     return "op.abs(x) < op.inf" if dtype.is_float and dtype.infinite else "x == x"
 
 
+def _is_one_infinity(sign: str) -> Form:
+    return lambda given, dtype: (
+        f"x == {sign}op.inf" if dtype.is_float and dtype.infinite else "x < x"
+    )
+
+
+def _without_nan(reduction: str, neutral: str) -> Form:
+    """A reduction in front of which NaN is replaced, of floats, which alone have it."""
+
+    def form(given: Collection[str], dtype: DType) -> str:
+        numbers = f"op.where(x != x, {neutral}, x)" if dtype.is_float else "x"
+        return _with(f"op.{reduction}({numbers}", "axis", "keepdims")(given, dtype)
+
+    return form
+
+
 def _with(call: str, *optional: str) -> Form:
     """A call with those of its optional arguments that are given."""
 
@@ -158,8 +174,11 @@ def _cross(given: Collection[str], ranks: Ranks) -> str:
         return ""
     front = ":, " if ranks["a"] == 2 else ""
     pairs = ((1, 2), (2, 0), (0, 1))
+    # Vectors of another length are refused by the shape that is asked for.
+    a, b = (f"op.reshape({n}, ({f'{n}.shape[0], ' if front else ''}3{'' if front else ','}))"
+            for n in "ab")  # fmt: skip
     parts = ", ".join(
-        f"a[{front}{i}] * b[{front}{j}] - a[{front}{j}] * b[{front}{i}]" for i, j in pairs
+        f"{a}[{front}{i}] * {b}[{front}{j}] - {a}[{front}{j}] * {b}[{front}{i}]" for i, j in pairs
     )
     return f"op.stack(({parts}), axis=1)" if front else f"op.array([{parts}])"
 
@@ -178,13 +197,25 @@ def _among(compared: str, reduced: str, one: str, many: str) -> RankedForm:
     return form
 
 
+def _digitize(given: Collection[str], ranks: Ranks) -> str:
+    """Bins may fall: then those above an element are counted."""
+    risen, fallen = (_among(compared, "sum", "x", "bins")(given, ranks)
+                     for compared in ("({1} <= {0}) | ({0} != {0})", "{1} > {0}"))  # fmt: skip
+    new = "None, " * (ranks["x"] - 1)
+    rise = f"bins[{new}:1] <= bins[{new}-1:]" if ranks["x"] else "bins[0] <= bins[-1]"
+    return f"op.where({rise}, {risen}, {fallen})" if risen else ""
+
+
 def _interp(given: Collection[str], ranks: Ranks) -> str:
     if ranks["xp"] != 1 or ranks["fp"] != 1 or ranks["x"] > 1:
         return ""
     below = "op.sum(x[:, None] >= xp[None, :], axis=1)" if ranks["x"] else "op.sum(x >= xp)"
-    k = f"op.clip({below} - 1, 0, xp.shape[0] - 2)"
-    share = f"op.clip((x - xp[{k}]) / (xp[{k} + 1] - xp[{k}]), 0.0, 1.0)"
-    return f"fp[{k}] + (fp[{k} + 1] - fp[{k}]) * {share}"
+    first, last = ("[:1]", "[-1:]") if ranks["x"] else ("[0]", "[-1]")
+    k, after = (f"op.clip({below}{n}, 0, xp.shape[0] - 1)" for n in (" - 1", ""))
+    share = f"(x - xp[{k}]) / (xp[{after}] - xp[{k}])"
+    between = f"op.where(x == xp[{k}], fp[{k}], fp[{k}] + (fp[{after}] - fp[{k}]) * ({share}))"
+    inside = f"op.where(x < xp{first}, fp{first}, {between})"
+    return f"op.where(x >= xp{last}, fp{last}, {inside})"
 
 
 _CENTRED = "(x - op.mean(x, axis=1, keepdims=True))"
@@ -199,12 +230,15 @@ _RANKED: dict[str, RankedForm] = {
     "corrcoef": _of_rows(f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]"),
     "trapezoid": _trapezoid, "cross": _cross, "interp": _interp,
     "isin": _among("{} == {}", "any", "x", "values"),
-    "searchsorted": _among("{1} < {0}", "sum", "v", "a"),
-    "digitize": _among("{1} <= {0}", "sum", "x", "bins"),
+    # NaN stands behind all numbers, as sorts put it.
+    "searchsorted": _among("({1} < {0}) | ({0} != {0}) & ({1} == {1})", "sum", "v", "a"),
+    "digitize": _digitize,
 }  # fmt: skip
 
 
 def _nan_to_num(given: Collection[str], dtype: DType) -> str:
+    if not dtype.is_float:
+        return _copy(given, dtype)
     nan = "nan" if "nan" in given else "0.0"
     most, least = (n if n in given else repr(s * dtype.largest) for n, s in (
         ("posinf", 1), ("neginf", -1)))  # fmt: skip
@@ -236,7 +270,6 @@ _TEXTS: dict[str, str] = {
     "cbrt": "op.copysign(op.abs(x) ** 0.3333333333333333, x)",
     "heaviside": "op.where(x > 0, 1.0, op.where(x < 0, 0.0, op.where(x == 0, h, x)))",
     "sinc": "op.where(x == 0, 1.0, op.sin(x * 3.141592653589793) / (x * 3.141592653589793))",
-    "isposinf": "x == op.inf", "isneginf": "x == -op.inf",
     "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
     "atan2": "math.atan2(y, x)", "hypot": "math.hypot(a, b)",
     "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
@@ -248,15 +281,21 @@ _FORMS: dict[str, Form] = {
     "cumulative_sum": _with("op.cumsum(x", "axis"),
     "cumulative_prod": _with("op.cumprod(x", "axis"),
     "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,
-    "nansum": _with("op.sum(op.where(x != x, 0, x)", "axis", "keepdims"),
-    "nanprod": _with("op.prod(op.where(x != x, 1, x)", "axis", "keepdims"),
-    "nanmax": _with("op.max(op.where(x != x, -op.inf, x)", "axis", "keepdims"),
-    "nanmin": _with("op.min(op.where(x != x, op.inf, x)", "axis", "keepdims"),
+    "isposinf": _is_one_infinity(""), "isneginf": _is_one_infinity("-"),
+    "nansum": _without_nan("sum", "0"), "nanprod": _without_nan("prod", "1"),
+    "nanmax": _without_nan("max", "-op.inf"), "nanmin": _without_nan("min", "op.inf"),
     "nanmean": lambda given, dtype: " / ".join(
         _with(f"op.sum({text}", "axis", "keepdims")(given, dtype)
         for text in ("op.where(x != x, 0, x)", "x == x")),
     "nan_to_num": _nan_to_num,
 }  # fmt: skip
+OF_ELEMENTS = frozenset((
+    *_OPERATORS, *"""abs absolute acos acosh asin asinh atan atan2 atanh cbrt ceil clip copysign cos
+    cosh deg2rad exp exp2 expm1 fabs floor fmax fmin heaviside hypot isfinite isinf isnan log log10
+    log1p log2 logaddexp logical_not maximum minimum negative positive rad2deg reciprocal rint
+    sign signbit sin sinh sqrt square tan tanh trunc""".split(),
+)) - {"dot"}  # fmt: skip
+"""Functions of each element alone, which take ``out=`` in NumPy: its ufuncs and ``clip``."""
 OF_BOOLS = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
 """Those that take bools alone."""
 DERIVED = frozenset(n for n in ARRAY_NAMES if n in _TEXTS or n in _FORMS or n in _RANKED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tessera_lang.evaluate.expansion_texts import OF_ELEMENTS
 from tessera_lang.evaluate.foreign_names import OTHER_SPELLINGS, SAME
 from tessera_lang.record import replace
 from tessera_lang.source import Span
@@ -37,6 +38,9 @@ _NEUTRAL = {"sum": "op.where(where, x, 0)", "prod": "op.where(where, x, 1)", "an
             "min": "op.where(where, x, initial)"}  # fmt: skip
 _BEGUN = {"sum": "call + initial", "prod": "call * initial", "max": "op.maximum(call, initial)",
           "min": "op.minimum(call, initial)"}  # fmt: skip
+
+_STORED = OF_ELEMENTS | {"cumsum", "cumprod"}
+"""What may be stored by ``out=``: results that have the shape of what they are made of."""
 
 KEYWORDS_OF_NUMPY = frozenset((
     "dtype", "where", "out", "initial", "endpoint", *(n for new in _KEYWORDS.values() for n in new),
@@ -80,10 +84,14 @@ def in_own_words(e: ast.Call) -> ast.Expr:
 
 
 def stored_result(s: ast.ExprStmt, e: ast.Call) -> ast.Stmt:
-    """``op.add(a, b, out=c)`` as ``c[:] = op.add(a, b)``, where nothing else takes the result."""
+    """``op.add(a, b, out=c)`` as ``c[:] = op.add(a, b)``, where nothing else takes the result. Of
+    functions of each element alone, whose results stretch to ``c`` in NumPy too."""
     f = e.function
     out = next((k.value for k in e.keywords if k.name == "out"), None)
-    if not isinstance(f, ast.Attribute) or not isinstance(out, (ast.Name, ast.Subscript)):
+    if not (isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "op"):
+        return s
+    name = named_again(f).name
+    if name not in _STORED or not isinstance(out, (ast.Name, ast.Subscript)):
         return s
     target = out
     if isinstance(out, ast.Name):
@@ -95,8 +103,15 @@ def stored_result(s: ast.ExprStmt, e: ast.Call) -> ast.Stmt:
 
 def _with_arrays(e: ast.Call) -> ast.Call:
     """Lists that are written where vectors stand: ``op.isin(x, [1, 3])``."""
-    given = tuple(as_array(a) if isinstance(a, ast.ListExpr) else a for a in e.arguments)
-    return e if given == e.arguments else replace(e, arguments=given)
+
+    def vector(a: ast.Expr) -> ast.Expr:
+        return as_array(a) if isinstance(a, ast.ListExpr) else a
+
+    given = tuple(map(vector, e.arguments))
+    named = tuple(replace(k, value=vector(k.value)) for k in e.keywords)
+    lists = [a for a in (*e.arguments, *(k.value for k in e.keywords))
+             if isinstance(a, ast.ListExpr)]  # fmt: skip
+    return replace(e, arguments=given, keywords=named) if lists else e
 
 
 def _on_a_side(e: ast.Call, f: ast.Attribute) -> ast.Expr:
@@ -111,10 +126,13 @@ def _on_a_side(e: ast.Call, f: ast.Attribute) -> ast.Expr:
     kept = tuple(k for k in e.keywords if k.name not in ("side", "right"))
     if not turned:
         return replace(e, keywords=kept)
-    if kept or len(e.arguments) != 2:
+    names = ("a", "v") if f.name == "searchsorted" else ("x", "bins")
+    left = {k.name: k.value for k in kept}
+    values = (*e.arguments, *(left.pop(n) for n in names[len(e.arguments) :] if n in left))
+    if left or len(values) != 2:
         return e
     other = "digitize" if f.name == "searchsorted" else "searchsorted"
-    return replace(e, function=replace(f, name=other), arguments=e.arguments[::-1], keywords=())
+    return replace(e, function=replace(f, name=other), arguments=values[::-1], keywords=())
 
 
 def _renamed(e: ast.Call, name: str) -> ast.Call:
@@ -133,6 +151,9 @@ def _says_nothing(name: str, k: ast.Keyword) -> bool:
 def _reduced(e: ast.Call, name: str) -> ast.Expr:
     """``dtype=``, ``where=`` and ``initial=`` of reductions, as operations in front and behind."""
     given = {k.name: k.value for k in e.keywords}
+    if not e.arguments and "x" in given:
+        kept = tuple(k for k in e.keywords if k.name != "x")
+        e = replace(e, arguments=(given.pop("x"),), keywords=kept)
     if not e.arguments:
         return e
     x, done = e.arguments[0], set[str]()

@@ -352,6 +352,11 @@ def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return c.report("T0604", f"`op.pad` of {len(tile.axes)} axes takes a number, a pair, or as"
                         " many pairs", bound["pad_width"].span)  # fmt: skip
     if mode is not None and c.try_value(mode) in _MIRRORED:
+        if "constant_values" in bound:
+            return c.report(
+                "T0311", f'`constant_values` says nothing with mode="{c.try_value(mode)}"',
+                bound["constant_values"].span, helps=("leave it out",),
+            )  # fmt: skip
         return _pad_mirrored(c, e, bound["x"], str(c.try_value(mode)), widths)
     axes = list[TileAxis]()
     for axis, pair in zip(tile.axes, widths, strict=True):
