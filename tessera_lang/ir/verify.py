@@ -15,7 +15,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, V
 from tessera_lang.ir.printer import print_operations
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.schedule.rules import SCHEDULE_RULES
-from tessera_lang.ir.tile.nesting_rules import check_exits, check_placement
+from tessera_lang.ir.tile.nesting_rules import check_exits, check_placement, check_views
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import check_types as check_types_by
@@ -274,5 +274,6 @@ WHOLE_CHECKS: tuple[Callable[[Program], None], ...] = (
     check_dominance,
     check_exits,
     check_placement,
+    check_views,
 )
 """What hangs on the place of an operation."""

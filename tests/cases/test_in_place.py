@@ -115,7 +115,7 @@ HELPS = {
     "def f(p: f64[m, n]):\n    p -= 1.0\n    return p\n": (
         "T0609", "add `mut` to the parameter: `p: mut f64[m, n]`", "`new = p - ...`"),
     "def f(p):\n    p *= 2.0\n    return p\n": (
-        "T0609", "add `mut` to the parameter: `p: mut f64[m, n]`", "`new = p * ...`"),
+        "T0609", "to change its elements write `p[:] *= ...`", "`new = p * ...`"),
     "def f(p: f64[m, n]):\n    w = p\n    w += 1.0\n    return w\n": (
         "T0609", "add `mut` to the parameter: `p: mut f64[m, n]`", "`new = w + ...`"),
     "def f(p: f64[m, n]):\n    C = op.empty((m, n), f64)\n    C[:, :] = p\n    C = C - p\n"

@@ -136,3 +136,14 @@ def _check_lanes(region: Region, *, single: bool) -> None:
             raise VerifyError("stands outside `tile.once`: all lanes take part", operation)
         for inner in operation.regions:
             _check_lanes(inner, single=single or operation.name == "tile.once")
+
+
+def check_views(program: Program) -> None:
+    """An array that a kernel writes is written memory under every view: what is read through a
+    view that is not `mut` may be taken for constant, and brought by loads that see no store."""
+    for kernel in program.operations:
+        made = [o for o in kernel.walk() if o.name == "tile.view"]
+        written = {o.operands[0] for o in made if o.result.view_type.mut}
+        for o in made:
+            if o.operands[0] in written and not o.result.view_type.mut:
+                raise VerifyError("a view of written memory that is not mut", o)

@@ -158,7 +158,7 @@ class Emitter(ScheduleBuilder):
         if found is None:
             found = self.of_kernel(lambda: self.view(
                 pointer, sizes, shape=[self.known(n) for n in sizes], name=view.name,
-                aligned=view.view_type.aligned, reshaped=True,
+                mut=view.view_type.mut, aligned=view.view_type.aligned, reshaped=True,
             ))  # fmt: skip
             self._known[_FLOOR][key] = found
         return found

@@ -34,6 +34,11 @@ def nested_alloc(b: Builder, p: Value, n: Value) -> None:
     b.scope(body.region, ())
 
 
+def written_and_constant(b: Builder, p: Value, n: Value) -> None:
+    b.view(p, [n], mut=True)
+    b.view(p, [n])
+
+
 def two_allocs(b: Builder, p: Value, n: Value) -> None:
     b.shared_alloc(F32, [4], "s")
     b.shared_alloc(F32, [4], "s")
@@ -123,6 +128,7 @@ BROKEN: list[tuple[str, Body]] = [
     ("takes 1 indices", lambda b, p, n: void(b.load(b.view(p, [n]), [n, n]))),
     ("reads and writes a view", lambda b, p, n: void(b.load(p, [n]))),
     ("not mut", lambda b, p, n: b.store(b.constant(1, F32), b.view(p, [n]), [n])),
+    ("that is not mut", written_and_constant),
     ("stores an element", lambda b, p, n: b.store(n, b.view(p, [n], mut=True), [n])),
     ("takes 2 sizes", lambda b, p, n: void(b.view(p, [n], shape=[None, None]))),
     ("takes integers", lambda b, p, n: float_and(b, p, n)),
