@@ -16,6 +16,7 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
     single_kernel,
     uses_of,
 )
+from tessera_lang.lower.graph_to_kernels.masks import Masks
 from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
 from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
 from tessera_lang.lower.graph_to_kernels.windows import (
@@ -542,7 +543,9 @@ class _Text:
         k = self.kernel
         if k.terms.held:
             return k.body
-        head = f"for j in range(0, {k.size(k.terms.stream)}, {k.steps}):"
+        places = Masks(k.terms, k.rows, k.steps).range_of(k.reduced)
+        end = _one_of("min", (*places.ends, k.size(k.terms.stream)))
+        head = f"for j in range({_one_of('max', ('0', *places.begins))}, {end}, {k.steps}):"
         return [*k.before, head, *_indented(1, (*k.body, *k.updates))]
 
     def _made(self, number: int, value: Value) -> str:
@@ -557,6 +560,12 @@ class _Text:
         if not any(w.label for w in windows):
             return f"o{number}[{at}] = {dtype}({text})"
         return f"o{number}[{at}] = {text}.to({dtype})"
+
+
+def _one_of(word: str, texts: tuple[str, ...]) -> str:
+    """The least or the greatest of numbers."""
+    first, *rest = texts
+    return f"{word}({first}, {_one_of(word, tuple(rest))})" if rest else first
 
 
 def _indented(depth: int, lines: Collection[str]) -> list[str]:

@@ -40,6 +40,7 @@ Phase = Literal["old", "loop", "after"]
 """Running results before this part of the axis, with it, and with all of it."""
 
 _SUMS = ("graph.sum", "graph.matmul")
+_NEUTRAL = {"graph.reduce_max": -math.inf, "graph.reduce_min": math.inf}
 _LOG2E = math.log2(math.e)
 _LARGEST = "3.0e38"
 
@@ -70,7 +71,8 @@ class StreamKernel:
     """A loop being written, or a kernel of whole rows. ``rows`` and ``steps``: elements of a tile
     along the rows and along the stream; ``narrow``: whether products take what is computed in 16
     bits. ``products``: those of which tiles are computed, with the parts and the operations;
-    ``sums``: reductions along the stream."""
+    ``sums``: reductions along the stream; ``reduced``: what each reduces, and the
+    term that changes nothing."""
 
     terms: Terms
     rows: int
@@ -88,6 +90,9 @@ class StreamKernel:
         default_factory=lambda: dict[Value, "dict[tuple[str, ...], float]"]()
     )
     sums: set[Value] = field(default_factory=set[Value])
+    reduced: list[tuple[Value, Windows, float]] = field(
+        default_factory=list["tuple[Value, Windows, float]"]
+    )
     names: dict[Value, str] = field(default_factory=dict[Value, str])
     sizes: dict[int, str] = field(default_factory=dict[int, str])
     _weights: dict[tuple[Phase, frozenset[object]], Part] = field(
@@ -279,6 +284,7 @@ class StreamKernel:
         else:
             inner = (*windows[:axis], along, *windows[axis:])
         self.sums.add(value)
+        self.reduced.append((source, inner, _NEUTRAL.get(operation.name, 0.0)))
         if self.terms.held:
             found = self._of_row(operation, inner)
         elif operation.name in _SUMS:
