@@ -31,7 +31,7 @@ from tessera_lang.evaluate.language import (
     builtin,
     member,
 )
-from tessera_lang.evaluate.missing_axes import with_last_axes, with_missing_axes
+from tessera_lang.evaluate.missing_axes import with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
@@ -238,8 +238,6 @@ class Expressions(Operators):
         value = self.value(left, scope)
         for node in reversed(chain):
             right = self.value(node.right, scope)
-            if node.operator != "@":
-                value, right = with_last_axes(self.world, (node.left, value), (node.right, right))
             try:
                 value = self.operate(
                     node.operator, value, right, node.span, (node.left, node.right)
@@ -281,7 +279,6 @@ class Expressions(Operators):
         sides = [left]
         for operator, item in zip(e.operators, e.rest, strict=True):
             right = self.value(item, scope)
-            left, right = with_last_axes(self.world, (at, left), (item, right))
             sides.append(right)
             if e is self.watched:
                 self.sides = tuple(sides)

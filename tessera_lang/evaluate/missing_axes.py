@@ -36,7 +36,7 @@ def missing_axes(
         places for places in reversed([*combinations(range(rank), own)])
         if all(fits(sizes[i], wanted[at]) for i, at in enumerate(places))
     ]  # fmt: skip
-    gone = _reduced(made or few, rank, rank - own)
+    gone = reduced_axes(made or few, rank, rank - own)
     if gone is not None:
         left = tuple(axis for axis in range(rank) if axis not in gone)
         places = [left] if left in places else places
@@ -70,12 +70,17 @@ def described(text: str, found: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return (f"{_SAY} {forms}",)
 
 
-def _reduced(e: ast.Expr, rank: int, count: int) -> frozenset[int] | None:
+def reduced_axes(
+    e: ast.Expr, rank: int, count: int, of: Callable[[ast.Expr], bool] | None = None
+) -> frozenset[int] | None:
     """The axes that an expression takes away from an array of ``rank`` axes by reductions,
-    where that is written and they are ``count``."""
+    where that is written and they are ``count``; ``of``: whether it is of
+    this that the axes are taken."""
     for call in _calls(e):
         f = call.function
         name = f.name if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
+        if of is not None and not any(map(of, call.arguments[:1])):
+            continue
         if name not in _REDUCTIONS or any(k.name == "keepdims" for k in call.keywords):
             continue
         at = 2 if name in ("quantile", "percentile") else 1
@@ -120,23 +125,6 @@ def says_axes(e: ast.Expr) -> bool:
             return any(map(says_axes, (e.first, *e.rest)))
         case _:
             return False
-
-
-def with_last_axes(
-    world: World, a: tuple[ast.Expr, object], b: tuple[ast.Expr, object]
-) -> tuple[object, object]:
-    """Two operands, the one of fewer axes with new ones in front where the program writes axes."""
-    sides = [a, b]
-    if not all(world.is_array(v) for _, v in sides) or not any(says_axes(e) for e, _ in sides):
-        return a[1], b[1]
-    shapes = [world.shape(v) for _, v in sides]
-    ranks = [len(cast("tuple[object, ...]", s)) for s in shapes if isinstance(s, tuple)]
-    values = [v for _, v in sides]
-    if len(ranks) == 2 and ranks[0] != ranks[1]:
-        low = 0 if ranks[0] < ranks[1] else 1
-        new = (None,) * abs(ranks[0] - ranks[1])
-        values[low] = world.read(values[low], (*new, *(slice(None),) * ranks[low]))
-    return values[0], values[1]
 
 
 def _number(e: ast.Expr | None) -> int | None:

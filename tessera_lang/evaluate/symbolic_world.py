@@ -327,15 +327,9 @@ def _sliced(item: slice[Any, Any, Any], size: Size) -> Size:
 
 
 def _agree(a: tuple[Size, ...], b: tuple[Size, ...], left: str, right: str) -> tuple[Size, ...]:
-    """The shape in which two meet; a size 1 stretches."""
-    if not a or not b:
-        return a or b
-    if len(a) != len(b):
-        raise WorldFault(
-            f"{left} has rank {len(a)} and {right} has rank {len(b)}",
-            code="T0834",
-            helps=("write the missing axis: `v[:, None]`",),
-        )
+    """The shape in which two meet along their last axes; a size 1 stretches."""
+    rank = max(len(a), len(b))
+    a, b = ((1,) * (rank - len(s)) + s for s in (a, b))
     sizes: list[Size] = []
     for axis, (x, y) in enumerate(zip(a, b, strict=True)):
         if isinstance(x, int) and isinstance(y, int) and x != y and 1 not in (x, y):

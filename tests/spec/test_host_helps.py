@@ -67,28 +67,26 @@ def test_the_conversion_for_a_number(dtype: str, number: str) -> None:
 
 
 RANKS = {
-    "x - op.mean(x, axis=0)": "x - op.mean(x, axis=0)[None, :]",
     "x - op.mean(x, axis=1)": "x - op.mean(x, axis=1)[:, None]",
     "x - op.max(x, -1)": "x - op.max(x, -1)[:, None]",
-    "op.sum(x, axis=0) + x": "op.sum(x, axis=0)[None, :] + x",
+    "op.sum(x, axis=1) + x": "op.sum(x, axis=1)[:, None] + x",
     "x - op.mean(x, axis=1) * 2.0": "x - (op.mean(x, axis=1) * 2.0)[:, None]",
     "z - op.min(z, axis=1)": "z - op.min(z, axis=1)[:, None, :]",
-    "z - op.min(z, axis=(0, 2))": "z - op.min(z, axis=(0, 2))[None, :, None]",
+    "z - op.min(z, axis=(1, 2))": "z - op.min(z, axis=(1, 2))[:, None, None]",
     "w - u": "w - u[:, None]",
-    "w - v": "w - v[None, :]",
+    "w > u": "w > u[:, None]",
 }
 
 
 @pytest.mark.parametrize("value", RANKS)
 def test_the_axes_that_are_missing(value: str) -> None:
     source = f"""
-x = op.reshape(op.cast(op.arange(9, dtype=i32), f32), (3, 3))
-z = op.reshape(op.cast(op.arange(27, dtype=i32), f32), (3, 3, 3))
+x = op.reshape(op.cast(op.arange(15, dtype=i32), f32), (3, 5))
+z = op.reshape(op.cast(op.arange(24, dtype=i32), f32), (3, 4, 2))
 w = op.reshape(op.cast(op.arange(12, dtype=i32), f32), (3, 4))
 u = op.cast(op.arange(3, dtype=i32), f32)
-v = op.cast(op.arange(4, dtype=i32), f32)
 r = {value}
-print(op.sum(r))
+print(op.sum(op.cast(r, f32)))
 """
     (d,) = found_in(source)
     (fix,) = d.fixes
@@ -98,12 +96,12 @@ print(op.sum(r))
     assert printed(right)
 
 
-def test_a_square_says_both() -> None:
-    source = "x = op.zeros((3, 3), dtype=f32)\nv = op.zeros((3,), dtype=f32)\nprint(x - v)\n"
+def test_an_array_of_two_squares_says_both() -> None:
+    source = "x = op.zeros((3, 3, 4), dtype=f32)\nv = op.zeros((3,), dtype=f32)\nprint(x - v)\n"
     (d,) = found_in(source)
     assert not d.fixes
-    assert "`v[None, :]`, the same along axis 0" in d.helps[0]
-    assert "`v[:, None]`, the same along axis 1" in d.helps[0]
+    assert "`v[None, :, None]`, the same along axes 0 and 2" in d.helps[0]
+    assert "`v[:, None, None]`, the same along axes 1 and 2" in d.helps[0]
 
 
 SORTS = {

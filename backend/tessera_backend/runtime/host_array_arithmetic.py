@@ -123,15 +123,19 @@ def _whole(value: object, other: object) -> bool:
 
 
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    fits = len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
-    if a and b and not fits:
-        helps = (
-            ("say where the missing axis is: `v[None, :]` or `v[:, None]`",)
-            if len(a) != len(b)
-            else ()
-        )
-        raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834",
-                         helps=helps)  # fmt: skip
+    last = zip(reversed(a), reversed(b), strict=False)
+    if not all(m == n or 1 in (m, n) for m, n in last):
+        raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834")
+
+
+def fits_into(value: tuple[int, ...], place: tuple[int, ...]) -> bool:
+    """Whether an array of one shape is stored into a place of another: along the last axes, of one
+    element where it is stretched, as in NumPy."""
+    ones = len(value) - len(place)
+    if any(n != 1 for n in value[: max(0, ones)]):
+        return False
+    last = zip(reversed(value), reversed(place), strict=False)
+    return all(m in (n, 1) for m, n in last)
 
 
 def binary(operator: str, a: object, b: object) -> Array:

@@ -270,7 +270,7 @@ class HostWorld:
         if is_array(value) and value.size != 1:
             place = target[items]
             stored = self._stored(value, target)
-            if np.shape(place) != value.shape:
+            if not host_array_arithmetic.fits_into(value.shape, np.shape(place)):
                 raise WorldFault(f"an array of shape {value.shape} does not fit into "
                                  f"{np.shape(place)}", code="T0834")  # fmt: skip
             target[items] = stored
@@ -287,7 +287,7 @@ class HostWorld:
             target[place] = self._element(value, host_array_arithmetic.dtype_of(target))
             return
         chosen = np.shape(target[place])
-        if chosen != value.shape:
+        if not host_array_arithmetic.fits_into(value.shape, chosen):
             raise WorldFault(
                 f"an array of shape {value.shape} does not fit into {chosen}, which the bools"
                 " choose", code="T0834",

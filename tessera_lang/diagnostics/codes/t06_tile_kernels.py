@@ -37,6 +37,7 @@ _ROWS = (
     Code("T0620", "no-product", "There is no product of these dtypes."),
     Code("T0621", "read-while-summed", "An array is read or written while it is summed into."),
     Code("T0622", "no-accumulation", "An operator cannot accumulate over a loop."),
+    Code("T0623", "reduced-axis", "A reduction lines up with the axis that it took away."),
     Code("T0650", "size-needed", "A size that fixes the shape of a tile is not known."),
 )  # fmt: skip
 

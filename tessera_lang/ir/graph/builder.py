@@ -173,9 +173,11 @@ class GraphBuilder:
         return self.op("sum", value, axes=tuple(axes), keepdims=keepdims)
 
     def broadcast(self, value: Value, shape: Shape) -> Value:
-        """A tensor of the same rank, or of none, stretched along axes of one element."""
-        if not value.tensor_type.rank and shape:
-            value = self.reshape(value, (1,) * len(shape))
+        """A tensor stretched along axes of one element, of which it gets those that are missing in
+        front."""
+        own = value.tensor_type.shape
+        if len(own) < len(shape):
+            value = self.reshape(value, (*(1,) * (len(shape) - len(own)), *own))
         return self.op("broadcast", value, shape=shape_attribute(shape))
 
     def number_of(self, value: Value) -> float | None:

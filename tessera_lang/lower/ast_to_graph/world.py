@@ -447,16 +447,14 @@ class GraphWorld:
         return self.stretched(x, y)
 
     def stretched(self, *values: Value) -> tuple[Value, ...]:
-        """Values of one shape: axes of one element are stretched, and numbers to all axes."""
+        """Values of one shape, lined up along their last axes: axes of one element are stretched,
+        and numbers to all axes."""
         shapes = [v.tensor_type.shape for v in values if v.tensor_type.rank]
         if not shapes:
             return values
-        if any(len(s) != len(shapes[0]) for s in shapes):
-            shown = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
-            told = "say where the missing axis is: `v[None, :]` or `v[:, None]`"
-            raise WorldFault(f"arrays of shapes {shown} do not fit together", code="T0834",
-                             helps=(told,))  # fmt: skip
-        shape = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes, strict=True))
+        rank = max(map(len, shapes))
+        lined = [(1,) * (rank - len(s)) + s for s in shapes]
+        shape = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*lined, strict=True))
         try:
             return tuple(self.builder.broadcast(v, shape) for v in values)
         except OperandError:

@@ -6,10 +6,13 @@ tiles meet.
 
 from __future__ import annotations
 
-from tessera_lang.evaluate.missing_axes import described, missing_axes
+from itertools import combinations
+
+from tessera_lang.evaluate.missing_axes import described, missing_axes, reduced_axes
 from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.conversion_hints import Advice
 from tessera_lang.sema.expression_text import is_simple, source_of
+from tessera_lang.sema.kernel_clauses import names_in
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import TileAxis
@@ -22,9 +25,7 @@ def rank_advice(
     made = given(c, few)
 
     def equal(x: TileAxis, y: TileAxis) -> bool:
-        known = [None if a.extent is None else c.kernel.facts.resolve(a.extent) for a in (x, y)]
-        a, b = (None if k is None or c.is_open(k) else c.kernel.facts.simplify(k) for k in known)
-        return a is None or b is None or a == b or 1 in (a, b)
+        return _as_long(c, x, y) is not False
 
     def possible(x: TileAxis, y: TileAxis) -> bool:
         a, b = (None if t.extent is None else c.kernel.facts.value(t.extent) for t in (x, y))
@@ -40,6 +41,44 @@ def rank_advice(
     if kept:
         helps = (*helps, "or keep the axes of the reduction: `keepdims=True`")
     return helps, fixes
+
+
+def stands_last(c: TileContext, axes: tuple[TileAxis, ...], wanted: tuple[TileAxis, ...]) -> bool:
+    """Whether an operand of fewer axes stands along the last ones of what it meets, as in NumPy:
+    their sizes are equal, or no other axes are known to be as long."""
+    last, *others = reversed([*combinations(wanted, len(axes))])
+    if all(_as_long(c, x, y) is not False for x, y in zip(axes, last, strict=True)):
+        return True
+    return not any(_are_as_long(c, axes, other) for other in others)
+
+
+def is_reduced_over_last(
+    c: TileContext, few: ast.Expr, axes: tuple[TileAxis, ...], many: ast.Expr,
+    wanted: tuple[TileAxis, ...],
+) -> bool:  # fmt: skip
+    """Whether an operand is a reduction of what it meets, `q / op.sum(q, axis=1)`, whose other axes
+    are not the last ones and as long as these."""
+    rank, names = len(wanted), names_in(many) - {"op", "math"}
+
+    def of_it(e: ast.Expr) -> bool:
+        return bool(names & names_in(e))
+
+    gone = reduced_axes(given(c, few) or few, rank, rank - len(axes), of_it)
+    left = None if gone is None else [i for i in range(rank) if i not in gone]
+    if left is None or left == [*range(rank - len(axes), rank)]:
+        return False
+    return _are_as_long(c, axes, tuple(wanted[i] for i in left))
+
+
+def _are_as_long(c: TileContext, a: tuple[TileAxis, ...], b: tuple[TileAxis, ...]) -> bool:
+    return all(_as_long(c, x, y) for x, y in zip(a, b, strict=True))
+
+
+def _as_long(c: TileContext, x: TileAxis, y: TileAxis) -> bool | None:
+    """Whether an axis fits another by its size; None where one is open."""
+    known = [None if a.extent is None else c.kernel.facts.resolve(a.extent) for a in (x, y)]
+    a, b = (None if k is None or c.is_open(k) else c.kernel.facts.simplify(k) for k in known)
+    return None if a is None or b is None else a == b or 1 in (a, b)
 
 
 def given(c: TileContext, e: ast.Expr) -> ast.Expr | None:

@@ -13,7 +13,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.fits_narrow_index import bounds_of_size
 from tessera_lang.sema.tile.launch_promises import promise
-from tessera_lang.sema.tile.rank_hints import given, rank_advice
+from tessera_lang.sema.tile.rank_hints import given, is_reduced_over_last, rank_advice, stands_last
 from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
@@ -42,11 +42,10 @@ def broadcast(
 ) -> tuple[TileAxis, ...] | None:
     """The axes of an element-wise operation; None where they do not agree (reported)."""
     if len(a.axes) != len(b.axes):
-        if not any(says_axes(e) for s in (a, b) for e in (s.e, given(c, s.e)) if e is not None):
-            _ranks(c, span, a, b, what)
+        if not lines_up(c, span, a, b, what):
             return None
         rank = max(len(a.axes), len(b.axes))
-        a, b = (Side(s.e, (*[TileAxis(1, 1)] * (rank - len(s.axes)), *s.axes)) for s in (a, b))
+        a, b = (Side(s.e, with_axes_in_front(s.axes, rank)) for s in (a, b))
     axes: list[TileAxis] = []
     for i, (x, y) in enumerate(zip(a.axes, b.axes, strict=True)):
         if _stretches(c, x, y) or _is_one_at_launch(c, x, y, span):
@@ -101,13 +100,33 @@ def _is_one_at_launch(c: TileContext, one: TileAxis, other: TileAxis, span: Span
     return True
 
 
-def _ranks(c: TileContext, span: Span, a: Side, b: Side, what: str) -> None:
+def with_axes_in_front(axes: tuple[TileAxis, ...], rank: int) -> tuple[TileAxis, ...]:
+    """The axes of an operand in front of which axes of one element stand, up to ``rank``."""
+    return (*[TileAxis(1, 1)] * (rank - len(axes)), *axes)
+
+
+def lines_up(c: TileContext, span: Span, a: Side, b: Side, what: str) -> bool:
+    """Whether the operand of fewer axes stands along the last ones of the other, as in NumPy. Where
+    only other axes have the names of its sizes, it is refused: it would take sizes that happen to
+    be equal."""
     low, high = (a, b) if len(a.axes) < len(b.axes) else (b, a)
+    if any(says_axes(e) for s in (a, b) for e in (s.e, given(c, s.e)) if e is not None):
+        return True
     helps, fixes = rank_advice(c, low.e, low.axes, high.axes)
+    if stands_last(c, low.axes, high.axes):
+        if is_reduced_over_last(c, low.e, low.axes, high.e, high.axes):
+            c.report(
+                "T0623", f"`{source_of(low.e)}` stands along the last axes, as in NumPy, and not"
+                " along those that its reduction left", span, labels=(_axes_label(c, low),),
+                helps=(*helps, "to say that it stands so write `[None, :]` behind it"),
+                fixes=fixes, warning=True,
+            )  # fmt: skip
+        return True
     c.report(
-        "T0604", f"{what} takes tiles of one rank, not of {len(a.axes)} and {len(b.axes)} axes",
-        span, labels=(_axes_label(c, a), _axes_label(c, b)), helps=helps, fixes=fixes,
+        "T0604", f"the axes of `{source_of(low.e)}` are not the last ones that {what} meets", span,
+        labels=(_axes_label(c, a), _axes_label(c, b)), helps=helps, fixes=fixes,
     )  # fmt: skip
+    return False
 
 
 def _axes_label(c: TileContext, side: Side) -> Label:

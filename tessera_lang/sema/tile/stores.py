@@ -26,8 +26,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.powers import operate_tiles
-from tessera_lang.sema.tile.rank_hints import rank_advice
-from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
+from tessera_lang.sema.tile.shapes import Side, agree, lines_up, meet_axes, with_axes_in_front
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.subscripts import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
@@ -89,15 +88,16 @@ def fit_shape(c: TileContext, target: ast.Subscript, place: Tile, o: Operand) ->
     if not isinstance(o.term, Tile) or not o.term.axes:
         return True
     a, b = Side(target, place.axes), Side(o.e, o.term.axes)
-    if len(a.axes) != len(b.axes):
-        lacks = len(a.axes) > len(b.axes)
-        helps, fixes = rank_advice(c, o.e, b.axes, a.axes) if lacks else ((), ())
+    if len(a.axes) < len(b.axes):
         c.report(
             "T0604", f"`{source_of(target)}` has {len(a.axes)} axes and the value {len(b.axes)}",
             o.e.span, f"this is `{text_of(o.term)}`",
-            helps=helps, fixes=fixes,
         )  # fmt: skip
         return False
+    if len(a.axes) > len(b.axes):
+        if not lines_up(c, o.e.span, a, b, "the store"):
+            return False
+        b = Side(o.e, with_axes_in_front(b.axes, len(a.axes)))
     good = True
     for i, axis in enumerate(b.axes):
         if axis.capacity == 1 and axis.extent == 1:

@@ -204,7 +204,7 @@ def test_mixing() -> None:
     with pytest.raises(WorldFault):
         host_array_arithmetic.binary("+", np.ones(2), np.ones(3))
     with pytest.raises(WorldFault):
-        host_array_arithmetic.binary("+", np.ones((2, 2)), np.ones(2))
+        host_array_arithmetic.binary("+", np.ones((3, 2)), np.ones(3))
 
 
 def test_integers() -> None:
