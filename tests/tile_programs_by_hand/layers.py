@@ -225,6 +225,33 @@ def kernel(x: bf16[m, k], g: bf16[k], w: bf16[k, n], y: mut f32[m, n]):
     _norm, of(m=70, k=200, n=136), of(m=2048, k=2048, n=2048),
 )  # fmt: skip
 
+
+def _masked(a: Numbers) -> Numbers:
+    inner = np.arange(64)[None, :] < np.arange(len(a["x"]))[:, None] % 128
+    h = np.where(inner, a["x"] @ a["w"], 0)
+    return of(y=np.maximum(h @ a["k"].T, 0) @ a["v"])
+
+
+# What is the same in all iterations lay in registers that the other product of the loop filled.
+MASKED = tuple(
+    Program(
+        f"a masked layer in front of a loop, {t}", 3, f"""
+@op.kernel
+def kernel(x: {t}[m, 64], w: {t}[64, 64], k: {t}[n, 64], v: {t}[n, 64], y: mut f32[m, 64]):
+    for i in op.tile_range(m, step=128):
+        inner = op.iota((128, 64), axis=1) < op.iota((128, 64), axis=0)
+        h = op.where(inner, (x[i:i+128, :] @ w).to({t}), 0.0)
+        acc = op.zeros((128, 64), f32)
+        for j in op.tile_range(n, step=64):
+            acc += op.relu(h @ k[j:j+64, :].T).to({t}) @ v[j:j+64, :]
+        y[i:i+128, :] = acc
+""",
+        of(x=(t, "m 64"), w=(t, "64 64"), k=(t, "n 64"), v=(t, "n 64"), y=("f32", "m 64")),
+        _masked, of(m=200, n=330), of(m=4096, n=4096),
+    )
+    for t in ("f16", "bf16")
+)  # fmt: skip
+
 PROGRAMS = (
-    SWIGLU, ADAPTER, EXPERTS, GROUPED, FOUR_BITS, EIGHT_BITS, INTEGERS, MLP, NORM,
+    SWIGLU, ADAPTER, EXPERTS, GROUPED, FOUR_BITS, EIGHT_BITS, INTEGERS, MLP, NORM, *MASKED,
 )  # fmt: skip

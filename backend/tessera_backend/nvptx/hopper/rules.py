@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
 from tessera_backend.nvptx.hopper import cluster_reduce, mbarriers, roles, tma, wgmma
+from tessera_backend.nvptx.hopper.unchanging_operands import unchanging
 from tessera_lang.ir.core import Operation, TensorMapType
 from tessera_lang.ir.tile.tile_ops import HOPPER
 from tessera_lang.record import replace
@@ -52,6 +53,7 @@ def begin_kernel(e: LaneEmitter, kernel: Operation) -> None:
         if feature is not None and not dialect.arch.has(feature):
             raise NotLowered(name, f"{dialect.arch.name}, which lacks {FEATURES[feature]}", "cuda")
     dialect.warp_number = roles.warp_number(e)
+    dialect.unchanging = unchanging(kernel)
     maps = [a for a in kernel.regions[0].arguments if isinstance(a.type, TensorMapType)]
     if maps:
         first, ready = e.f.label("maps"), e.f.label("maps.ready")

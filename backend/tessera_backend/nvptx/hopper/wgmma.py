@@ -218,7 +218,11 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
         )
         left = _left(e, product, a, text)
         flag = text.input("i32", e.f.value(f"zext i1 {e.operand(accumulate)} to i32"))
-        lines = ["{ .reg .pred p;", f"setp.ne.b32 p, {flag}, 0;", "wgmma.fence.sync.aligned;"]
+        lines = ["{ .reg .pred p;"]
+        if op in dialect_of(e).unchanging:
+            left, copies = _copied(left)
+            lines += copies
+        lines += [f"setp.ne.b32 p, {flag}, 0;", "wgmma.fence.sync.aligned;"]
         for k in range(product.instructions):
             predicate = "p" if k == 0 else "1"
             for block, (_, column) in enumerate(blocks.blocks):
@@ -259,6 +263,20 @@ def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[s
             ]
             out[k].append(f"{{{','.join(given)}}}")
     return out
+
+
+def _copied(left: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """Copies of the words of a left operand, by an instruction that ptxas leaves where it is, and
+    what makes them: of words made in front of a loop ptxas 13.0 moves its own copies there too,
+    into registers that other products of the loop fill."""
+    found = dict.fromkeys(w for step in left for block in step for w in block[1:-1].split(","))
+    names = {word: f"a{i}" for i, word in enumerate(found)}
+    copied = [
+        [f"{{{','.join(names[w] for w in block[1:-1].split(','))}}}" for block in step]
+        for step in left
+    ]
+    moves = [f"prmt.b32 {name}, {word}, 0, 0x3210;" for word, name in names.items()]
+    return copied, [f".reg .b32 a<{len(names)}>;", *moves]
 
 
 def _commit(e: LaneEmitter, op: Operation) -> None:

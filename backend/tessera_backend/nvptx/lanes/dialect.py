@@ -94,7 +94,8 @@ class NvptxDialect(Dialect):
     the warp's number in the group, known to be the same in all of its lanes; "" where the kernel
     has no use for one. ``cluster``: groups of a cluster. ``short_turns``: loops that the emitter
     unrolls are short, for fewer registers; ``has_turns``: there are such loops. ``waits``: lanes
-    may wait for each other in loops.
+    may wait for each other in loops. ``unchanging``: asynchronous products in loops whose first
+    operand lies in registers and is the same in every iteration.
     """
 
     name = "cuda"
@@ -112,6 +113,7 @@ class NvptxDialect(Dialect):
         self.role = Role(0, prod(group))
         self.warp_number = ""
         self.short_turns = self.has_turns = self.waits = False
+        self.unchanging = frozenset[Operation]()
         self._constants = 0
 
     @property

@@ -84,3 +84,26 @@ def test_two_sums_that_begin_as_one_tile_do_not_wait_for_each_other(dtype: str, 
     made = session.compile_kernel("f.tessera", "f", wanted, TargetOptions("cuda", "sm_90a"), ())
     assert not [d for d in made.diagnostics if "C75" in d.message], made.diagnostics
     assert "wgmma.wait_group.sync.aligned 2;" in made.texts["ptx"]
+
+
+UNCHANGING = """
+@op.kernel
+def f(x: {d}[1024, 64], w: {d}[64, 64], k: {d}[1024, 64], v: {d}[1024, 64], y: mut f32[1024, 64]):
+    for i in op.tile_range(1024, step=128):
+        inner = op.iota((128, 64), axis=1) < op.iota((128, 64), axis=0)
+        h = op.where(inner, (x[i:i+128, :] @ w).to({d}), 0.0)
+        acc = op.zeros((128, 64), f32)
+        for j in op.tile_range(1024, step=64):
+            acc += op.relu(h @ k[j:j+64, :].T).to({d}) @ v[j:j+64, :]
+        y[i:i+128, :] = acc
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_first_operands_that_stay_the_same_in_a_loop_are_copied_in_it(dtype: str) -> None:
+    """ptxas 13.0 puts its own copies in front of the loop, into registers of the other product."""
+    session = Session(overlay={"f.tessera": UNCHANGING.replace("{d}", dtype)})
+    wanted = session.signature("f.tessera", "f")
+    made = session.compile_kernel("f.tessera", "f", wanted, TargetOptions("cuda", "sm_90a"), ())
+    pieces = re.findall(r"\{ \.reg \.pred p;\n([^}]*?)wgmma\.fence", made.texts["ptx"])
+    assert [n for piece in pieces if (n := piece.count("prmt.b32 a"))] == [16]
