@@ -30,6 +30,7 @@ from tessera_lang.driver.signatures import (
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
+from tessera_lang.lower.ast_to_tile.kernel import Checked as KnownChecks
 from tessera_lang.lower.ast_to_tile.kernel import finish_kernel, lower_body
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.instance import check_function, needed_sizes
@@ -110,6 +111,7 @@ class Instances(Scopes):
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
+        self._checks: dict[str, dict[ast.FunctionDef, KnownChecks]] = {}
 
     def differentiated(
         self, host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
@@ -316,13 +318,16 @@ class Instances(Scopes):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
                 damaged = any(has_errors(self.parsed(p).diagnostics) for p in files)
-                made = self._lower_lanes(typed, files, grid_rank, damaged)
+                checks = self._checks.setdefault(self.files.spelling(path), {})
+                known_checks = checks.setdefault(typed.declaration, {})
+                made = self._lower_lanes(typed, files, grid_rank, damaged, known_checks)
             known = LoweredTile(*made, tuple(files.values()))
         return known
 
     def _lower_lanes(
-        self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int, damaged: bool
-    ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
+        self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int, damaged: bool,
+        known: KnownChecks,
+    ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:  # fmt: skip
         program, body = self.runner.step(
             pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None,
             refused=lambda made: damaged or made[1].has_errors,
@@ -330,7 +335,8 @@ class Instances(Scopes):
         if damaged or body.has_errors:
             return finish_kernel(program, body)
         share = pipeline.SHARE_REDUCTIONS
-        return finish_kernel(self.runner.step(share, lambda: body.shared(program), program), body)
+        shared = self.runner.step(share, lambda: body.shared(program), program)
+        return finish_kernel(shared, body, known)
 
     def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:
         """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
@@ -396,6 +402,8 @@ class Instances(Scopes):
         self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
         asked = self._asked.get(path, {})
         self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
+        checks = self._checks.get(path, {})
+        self._checks[path] = {f: v for f, v in checks.items() if f in now}
         self._environment.keep_only(self.functions())
 
 

@@ -21,6 +21,7 @@ from tessera_lang.analysis import (
 )
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region
+from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.ast_to_tile import launch_conditions
 from tessera_lang.lower.ast_to_tile.context import Frame, Lowering
@@ -116,11 +117,16 @@ def lower_body(
     return kernel.program(), KernelBody(typed, lowering, entry, tuple(kept), rank)
 
 
+Checked = dict[object, tuple[Diagnostic, ...]]
+"""What the checks found in programs of one declaration, by all that they look at."""
+
+
 def finish_kernel(
-    program: Program, body: KernelBody
+    program: Program, body: KernelBody, known: Checked | None = None
 ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
     """The program with its plan and what the checks on the IR found; with an error among that the
-    program is not to be compiled."""
+    program is not to be compiled. ``known``: the same checks of the same declaration for other
+    signatures, which grows."""
     typed, lowering = body.typed, body.lowering
     info = typed.kernel
     assert info is not None
@@ -137,15 +143,26 @@ def finish_kernel(
         conditions=(*body.conditions, *lowering.conditions),
         grid_rank=body.grid_rank,
     )
-    return program, plan, _found(typed, lowering, program, plan)
+    return program, plan, _found(typed, lowering, program, plan, {} if known is None else known)
 
 
 def _found(
-    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan
+    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan, known: Checked
 ) -> tuple[Diagnostic, ...]:
     if lowering.sink.has_errors:
         return tuple(lowering.sink.items)
-    return (*lowering.sink.items, *at_calls(typed, _checks(program.operations[0], plan)))
+    key = _looked_at(program, plan)
+    if key not in known:
+        known[key] = _checks(program.operations[0], plan)
+    return (*lowering.sink.items, *at_calls(typed, known[key]))
+
+
+def _looked_at(program: Program, plan: LaunchPlan) -> object:
+    """All that the checks look at. Whether arrays have gaps and where they begin is not among it:
+    a launch differs from the declaration mostly in that."""
+    text = print_program(program).replace(", contiguous", "").replace(", aligned", "")
+    spans = tuple(operation.span for operation in program.walk())
+    return text, spans, plan.grid, plan.slots, plan.conditions
 
 
 def _all_small(typed: TypedFunction) -> bool:

@@ -10,6 +10,9 @@ import pytest
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.session import Session
+from tessera_lang.lower.ast_to_tile import kernel as lower_kernel
+from tessera_lang.record import replace
+from tessera_lang.sema.side_tables import TensorArgument
 
 Folder = Callable[[Mapping[str, str]], Path]
 
@@ -195,3 +198,31 @@ def test_barriers_and_bounds_are_checked() -> None:
     )
     found = Session(overlay={"m.tessera": source}).check("m.tessera")
     assert [d.code for d in found] == ["T0401", "T0402"]
+
+
+def test_launches_of_other_strides_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an array begins and whether it has gaps changes nothing that the checks look at; its
+    sizes do."""
+    seen: list[object] = []
+    given = lower_kernel._checks
+    monkeypatch.setattr(lower_kernel, "_checks", lambda *a: (seen.append(a), given(*a))[1])
+    source = (
+        "@kernel tile[(32,)] grid[(2,)]\n"
+        "def f(x: f32[n], out: mut f32[m]):\n    out[tile_linear_id()] = x[grid_tile_linear_id()]\n"
+    )
+    session = Session(overlay={"m.tessera": source})
+    signature = session.signature("m.tessera", "f")
+    facts = [(False, False), (True, False), (True, True)]
+    said = [
+        session.instance("m.tessera", "f", tuple(
+            replace(a, contiguous=dense, aligned=aligned) if isinstance(a, TensorArgument) else a
+            for a in signature
+        ))[2]
+        for dense, aligned in facts
+    ]  # fmt: skip
+    assert len(seen) == 1
+    assert said[0] == said[1] == said[2] and [d.code for d in said[0]] == ["T0414"]
+    fresh = Session(overlay={"m.tessera": source.replace("grid[(2,)]", "grid[(1,)]")})
+    assert fresh.instance("m.tessera", "f", signature)[2] == () and len(seen) == 2
+    session.set_text("m.tessera", source.replace("(2,)", "(1,)"), 2)
+    assert session.instance("m.tessera", "f", signature)[2] == () and len(seen) == 3
