@@ -143,7 +143,7 @@ def _by_kernel(name: str) -> Function:
 def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     """``name(...)`` of arrays, as tile kernels compute it."""
     arguments = _met(host, name, arguments)
-    arguments, weak = _in_64_bits(host, name, arguments)
+    arguments, weak = in_64_bits(host.world, name, arguments)
     of_numbers = _is_of_numbers(host, name, arguments)
     floats = None if name in _OF_KNOWN_NUMBERS else _dtype_of_floats(host, arguments)
     if of_numbers and name == "op.where":
@@ -172,7 +172,7 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
             return host.world.of_numbers(found)
         return host.world.of_numbers(host.world.convert(found, F32), found)
     if weak is not None:
-        found = _weak(host, found, weak)
+        found = of_numbers_again(host.world, found, weak)
     elif host.world.is_array(found) and _counts(host, name, arguments):
         found = host.world.of_numbers(found)
     if is_view(name) and host.world.is_array(found):
@@ -215,10 +215,10 @@ def _met(host: Host, name: str, arguments: Arguments) -> Arguments:
     )  # fmt: skip
 
 
-def _in_64_bits(host: Host, name: str, arguments: Arguments) -> tuple[Arguments, DType | None]:
+def in_64_bits(world: World, name: str, arguments: Arguments) -> tuple[Arguments, DType | None]:
     """Arrays of numbers that meet no other array, with all bits of their numbers; and the dtype of
     floats that they have alone. None: there are other arrays, or none."""
-    world, given = host.world, (*arguments.values, *arguments.keywords.values())
+    given = (*arguments.values, *arguments.keywords.values())
     arrays = [v for v in _flat(given) if world.is_array(v)]
     if not arrays or not all(world.is_of_numbers(v) for v in arrays):
         return arguments, None
@@ -254,12 +254,11 @@ def _is_float(world: World, array: object) -> bool:
     return isinstance(dtype, DType) and dtype.is_float
 
 
-def _weak(host: Host, found: object, floats: DType) -> object:
+def of_numbers_again(world: World, found: object, floats: DType) -> object:
     """What was computed of arrays of numbers: numbers again, which alone have the dtype
     ``floats``."""
     if isinstance(found, tuple):
-        return tuple(_weak(host, v, floats) for v in cast("tuple[object, ...]", found))
-    world = host.world
+        return tuple(of_numbers_again(world, v, floats) for v in cast("tuple[object, ...]", found))
     if not world.is_array(found):
         return float(found) if isinstance(found, Double) else found
     dtype = world.dtype(found)
@@ -313,11 +312,15 @@ def product(
         weak = F64 if F64 in dtypes else F32
         a, b = (host.world.beside(x, F64) for x in (a, b))
     found = _launched(host, f"{text.of(a, left)} @ {text.of(b, right)}", text, span)
-    return found if weak is None else _weak(host, found, weak)
+    return found if weak is None else of_numbers_again(host.world, found, weak)
 
 
 def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> object:
     """``array[items]``, where arrays of integers choose rows or elements."""
+    weak: DType | None = None
+    if host.world.is_of_numbers(array) and _is_float(host.world, array):
+        weak = F64 if host.world.dtype(array) == F64 else F32
+        array = host.world.beside(array, F64)
     text = _Text(host)
     name = text.of(array, None)
     axes = itertools.count()
@@ -326,7 +329,8 @@ def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> ob
     except _Unknown:
         return Unknown()
     text.say_axes_of_one("x[...]")
-    return _launched(host, f"{name}[{', '.join(shown)}]", text, span, shown="x[...]")
+    found = _launched(host, f"{name}[{', '.join(shown)}]", text, span, shown="x[...]")
+    return found if weak is None else of_numbers_again(host.world, found, weak)
 
 
 def _place(host: Host, text: _Text, name: str, item: object, axes: Iterator[int]) -> str:

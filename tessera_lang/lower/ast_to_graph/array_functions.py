@@ -7,22 +7,23 @@ evaluated, or what a row of the table says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.graph.axes import part_along
-from tessera_lang.ir.graph.elementwise import FUNCTIONS
+from tessera_lang.lower.ast_to_graph.functions_of_elements import (
+    FUNCTIONS_OF_ELEMENTS,
+    ArrayFunction,
+    Given,
+    elementwise,
+)
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
 from tessera_lang.types.shape import Dim
-
-Given = dict[str, object]
-"""Arguments by the names of parameters; those that are not given are not there."""
-ArrayFunction = Callable[[GraphWorld, Given], object]
 
 # --- reading arguments -----------------------------------------------------------------------
 
@@ -63,56 +64,6 @@ def _dtype(value: object, default: DType) -> DType:
     if found is None:
         raise WorldFault(f"there is no dtype {value!r}", code="T0818")
     return found
-
-
-# --- functions of each element ---------------------------------------------------------------
-
-
-def _elementwise(name: str) -> ArrayFunction:
-    def function(w: GraphWorld, given: Given) -> object:
-        x = given["x"]
-        value = w.lifted(x)
-        if isinstance(x, GraphNumber):
-            return w.like(x)(w.op(name, w.builder.cast(value, F64)))
-        return GraphArray(w.op(name, value))
-
-    return function
-
-
-def _pair(name: str, first: str, second: str) -> ArrayFunction:
-    def function(w: GraphWorld, given: Given) -> object:
-        a, b = w.meet(given[first], given[second])
-        return GraphArray(w.op(name, a, b))
-
-    return function
-
-
-def _hypot(w: GraphWorld, given: Given) -> object:
-    a, b = w.meet(given["a"], given["b"])
-    return GraphArray(w.op("sqrt", w.builder.add(w.builder.mul(a, a), w.builder.mul(b, b))))
-
-
-def _where(w: GraphWorld, given: Given) -> object:
-    condition, a, b = given["condition"], given["a"], given["b"]
-    if not any(w.is_array(v) and not isinstance(v, GraphNumber) for v in (condition, a, b)):
-        raise WorldFault("`op.where` takes an array, not numbers alone", code="T0818")
-    if not w.is_array(a) and not w.is_array(b):
-        dtype = F32 if isinstance(a, float) or isinstance(b, float) else I32
-        if is_double(a) or is_double(b):
-            dtype = F64
-        elif not (isinstance(a, bool | GraphNumber) or isinstance(b, bool | GraphNumber)):
-            exact = F64 if dtype == F32 else I64
-            found, numbers = (
-                cast("GraphArray", _where(w, {**given, "a": w.fill("full", (), d, a)})).value
-                for d in (dtype, exact)
-            )
-            return GraphArray(found, numbers)
-        a = w.fill("full", (), dtype, a)
-    x, y = w.meet(a, b)
-    chosen = w.lifted(condition)
-    if chosen.tensor_type.dtype != BOOL:
-        raise WorldFault("`op.where` chooses by bools: compare first", code="T0818")
-    return GraphArray(w.op("where", *w.stretched(chosen, x, y)))
 
 
 # --- products and reductions -----------------------------------------------------------------
@@ -215,7 +166,7 @@ def _norm(w: GraphWorld, given: Given) -> object:
     axis = given.get("axis")
     total = w.reduced("sum", square, None if axis is None else _integers(axis),
                       given.get("keepdims", False) is True)  # fmt: skip
-    return _elementwise("sqrt")(w, {"x": total})
+    return elementwise("sqrt")(w, {"x": total})
 
 
 def _softmax(w: GraphWorld, given: Given) -> object:
@@ -533,12 +484,7 @@ def _nested(value: object, numbers: list[object]) -> tuple[int, ...]:
 
 
 FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
-    **{one.name: ("x", 1, _elementwise(one.name)) for one in FUNCTIONS},
-    "where": ("condition a b", 3, _where),
-    "atan2": ("y x", 2, _pair("atan2", "y", "x")),
-    "power": ("a b", 2, _pair("pow", "a", "b")),
-    "hypot": ("a b", 2, _hypot),
-    "matmul": ("a b", 2, _matmul),
+    **FUNCTIONS_OF_ELEMENTS, "matmul": ("a b", 2, _matmul),
     **{n: ("x axis keepdims", 1, _reduction(n)) for n in (
         "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin")},
     "var": ("x axis keepdims correction ddof", 1, _spread(False)),
@@ -585,8 +531,12 @@ def chosen(w: GraphWorld, array: object, items: tuple[object, ...]) -> object:
         places = b.where(b.op("lt", places, b.zeros(places)), b.plus(places, n), places)
     rest = tuple(slice(None) if i == at else item for i, item in enumerate(items))
     part = w.read(_own(w, array), cast("tuple[slice, ...]", rest))
-    return GraphArray(_taken(w, w.lifted(part), places, at))
+    exact = w.numbers(part)
+    made = _taken(w, w.lifted(part), places, at)
+    return GraphArray(made, None if exact is None else _taken(w, exact, places, at))
 
 
 def _own(w: GraphWorld, array: object) -> GraphArray:
-    return array if isinstance(array, GraphArray) else GraphArray(w.lifted(array))
+    if isinstance(array, GraphArray):
+        return array
+    return GraphArray(w.lifted(array), w.numbers(array))

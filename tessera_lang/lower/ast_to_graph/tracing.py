@@ -16,7 +16,11 @@ from tessera_lang.evaluate.expansion_texts import DERIVED, text_of
 from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.host import Host, room_for_calls
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
-from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
+from tessera_lang.evaluate.one_call_kernels import (
+    ONE_CALL_KERNELS,
+    in_64_bits,
+    of_numbers_again,
+)
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
     Derivative,
@@ -72,7 +76,10 @@ class TracingHost(Host):
             if function.name == "op.array":
                 return self._in_memory(function, arguments, scope)
             return super().builtin_call(function, arguments, scope)
+        arguments, floats = in_64_bits(self.world, function.name, arguments)
         made = self._of_the_graph(function, arguments, scope)
+        if floats is not None and not isinstance(made, GraphNumber):
+            made = of_numbers_again(self.world, made, floats)
         # As of other numbers: what is computed of elements of f64 stays so.
         if isinstance(made, GraphNumber) and any(map(is_double, given)):
             return GraphNumber(made.value, made.value.tensor_type.dtype == F64)
@@ -124,12 +131,19 @@ class TracingHost(Host):
         given = {n: v for n, v in bound.items() if v is not None}
         first = next(iter(given.values()))
         dtype = self.world.dtype(first) if self.world.is_array(first) else F32
-        ranks = {n: _rank(v) for n, v in given.items()}
+        ranks = {n: self._rank(v) for n, v in given.items()}
         text = text_of(name, given, cast("DType", dtype), ranks)
         if not text:
             with located(arguments.call.span):
                 raise not_here(f"`op.{name}` of so many axes")
         return self._text(text, given, arguments.call.span)
+
+    def _rank(self, value: object) -> int:
+        if isinstance(value, tuple | list):
+            items = cast("tuple[object, ...]", value)
+            return self._rank(items[0]) if items else 1
+        shape = self.world.shape(value) if self.world.is_array(value) else ()
+        return len(cast("tuple[object, ...]", shape)) if isinstance(shape, tuple) else 0
 
     def _text(self, text: str, given: Mapping[str, object], span: Span) -> object:
         e = substituted(text, {}, span, lambda _, argument: argument)
@@ -146,13 +160,6 @@ class TracingHost(Host):
             raise fault("T0804", f"`op.einsum`: {error}", span) from None
         text = sums.expression(operands, result, sums.Rules())
         return self._text(text, dict(zip(sums.NAMES, arrays, strict=False)), span)
-
-
-def _rank(value: object) -> int:
-    if isinstance(value, tuple | list):
-        items = cast("tuple[object, ...]", value)
-        return _rank(items[0]) if items else 1
-    return value.value.tensor_type.rank if isinstance(value, GraphArray) else 0
 
 
 _OF_THE_WORLD = (

@@ -12,7 +12,7 @@ from tessera_lang.evaluate.value import Deferred
 from tessera_lang.ir.core import TensorType, Value
 from tessera_lang.record import dataclass
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F64, I64, DType
+from tessera_lang.types.dtype import BOOL, F64, I64, DType, integer_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +67,18 @@ def number_dtype(left: DType, right: DType) -> DType:
     if F64 in (left, right):
         return F64
     return BOOL if left == right == BOOL else I64
+
+
+def fitting(number: float, dtype: DType) -> float:
+    """A number that a dtype has. Raises WorldFault."""
+    fits = True
+    if dtype.is_integer:
+        low, high = integer_range(dtype)
+        fits = not isinstance(number, float) or float(number).is_integer()
+        fits = fits and low <= number <= high
+    if not fits:
+        raise WorldFault(f"{number!r} and an array of {dtype} do not mix", code="T0818")
+    return number
 
 
 def strong(value: object) -> object:

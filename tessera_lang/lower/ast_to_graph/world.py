@@ -16,17 +16,18 @@ from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.lower.ast_to_graph.powers import known_power
 from tessera_lang.lower.ast_to_graph.values import (
     GraphArray,
     GraphNumber,
     NotKnown,
+    fitting,
     is_double,
     is_number,
     not_here,
     number_dtype,
     strong,
 )
-from tessera_lang.sema.operators import MOST_POWER
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import (
     Filling,
@@ -38,7 +39,7 @@ from tessera_lang.target.host_world import (
     common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, integer_range
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType
 from tessera_lang.types.shape import Dim
 
 _OPERATORS = {
@@ -166,14 +167,14 @@ class GraphWorld:
             filled = self.builder.cast(value.value, dtype)
             return GraphArray(self.builder.broadcast(filled, tuple(shape)))
         number = 1.0 if kind == "ones" else cast("float", value) if kind == "full" else 0.0
-        return GraphArray(self.builder.full(tuple(shape), dtype, self._fitting(number, dtype)))
+        return GraphArray(self.builder.full(tuple(shape), dtype, fitting(number, dtype)))
 
     def of_numbers(self, array: object, numbers: object = None) -> object:
         if not isinstance(array, GraphArray):
             return self._outer().of_numbers(array, numbers)
         exact = array.value
-        if isinstance(numbers, GraphArray):
-            exact = numbers.value
+        if self.is_array(numbers):
+            exact = self.lifted(numbers)
         elif isinstance(numbers, int | float):
             dtype = F64 if isinstance(numbers, float) else I64
             exact = self.builder.full(array.type.shape, dtype, numbers)
@@ -312,6 +313,10 @@ class GraphWorld:
     # --- arithmetic --------------------------------------------------------------------
 
     def unary(self, operator: str, a: object) -> object:
+        exact = self.numbers(a)
+        if exact is not None and operator != "not":
+            found = (self.unary(operator, GraphArray(v)) for v in (self.lifted(a), exact))
+            return GraphArray(*(self.lifted(v) for v in found))
         value, like = self.lifted(a), self.like(a)
         dtype = value.tensor_type.dtype
         if operator == "+" and dtype != BOOL:
@@ -343,11 +348,11 @@ class GraphWorld:
         counted = operator in "+-*/%//" and any(isinstance(v, int | float) for v in (a, b))
         weak = [self._exact(v, counted) for v in (a, b)]
         if all(v is not None for v in weak) and operator not in _COMPARISONS and not numbers:
-            made, exact = (
-                cast("GraphArray", self._binary(operator, x, y)).value
-                for x, y in ((strong(a), strong(b)), (weak[0], weak[1]))
-            )
-            return GraphArray(made, exact)
+            exact = cast("GraphArray", self._binary(operator, *weak)).value
+            if exact.tensor_type.dtype.is_float and self._are_whole(a, b):
+                return GraphArray(self.builder.cast(exact, self.floats), exact)
+            found = self._binary(operator, strong(a), strong(b))
+            return GraphArray(cast("GraphArray", found).value, exact)
         return self._binary(operator, a, b)
 
     def _binary(self, operator: str, a: object, b: object) -> object:
@@ -355,7 +360,7 @@ class GraphWorld:
         like = self.like(a, b)
         numbers = like is not GraphArray
         if operator == "**" and isinstance(b, int | float) and not isinstance(b, bool):
-            power = self._power(self.lifted(a), b)
+            power = known_power(self.builder, self.lifted(a), b)
             if power is not None:
                 return like(power)
         x, y, dtype = self._operands(operator, a, b)
@@ -374,30 +379,26 @@ class GraphWorld:
         ``counted``: bools are 0 and 1, as beside a number."""
         if isinstance(value, int | float):
             return value
-        exact = value.numbers if isinstance(value, GraphArray) else None
+        exact = self.numbers(value)
         if counted and isinstance(value, GraphArray) and value.type.dtype == BOOL:
             exact = value.value
         if exact is None:
             return None
         return GraphArray(self.builder.cast(exact, F64))
 
-    def _power(self, value: Value, exponent: float) -> Value | None:
-        """A power of integers, and a square or a root of floats, as others make them; None for the
-        other powers of floats."""
-        dtype = value.tensor_type.dtype
-        if dtype.is_float:
-            if exponent == 0.5:
-                return self.op("sqrt", value)
-            return self.builder.op("mul", value, value) if exponent == 2 else None
-        if isinstance(exponent, float):
+    def _are_whole(self, *values: object) -> bool:
+        """Whether operands are arrays of integers and a number that is none."""
+        arrays = [v for v in values if self.is_array(v)]
+        points = any(isinstance(v, float) for v in values)
+        return points and not any(self.lifted(v).tensor_type.dtype.is_float for v in arrays)
+
+    def numbers(self, value: object) -> Value | None:
+        """The numbers that an array was made of; None of another."""
+        if isinstance(value, GraphArray):
+            return value.numbers
+        if not self.is_of_numbers(value) or self.dtype(value) == BOOL:
             return None
-        if not 0 <= exponent <= MOST_POWER:
-            raise WorldFault(f"`**` of integers takes an exponent from 0 to {MOST_POWER}",
-                             code="T0209")  # fmt: skip
-        found = self.builder.like(value, 1)
-        for _ in range(exponent):
-            found = self.builder.mul(found, value)
-        return found
+        return self.lifted(self.beside(value, F64))
 
     def _operands(self, operator: str, a: object, b: object) -> tuple[Value, Value, DType]:
         """Two operands, of the dtype in which they meet."""
@@ -423,23 +424,12 @@ class GraphWorld:
     def _meeting(self, number: Value, given: object, dtype: DType) -> Value:
         """A number of the dtype of the array that it meets."""
         if not isinstance(given, GraphNumber):
-            return self.builder.full((), dtype, self._fitting(cast("float", given), dtype))
+            return self.builder.full((), dtype, fitting(cast("float", given), dtype))
         own = number.tensor_type.dtype
         if own.is_float and not dtype.is_float:
             raise WorldFault(f"a float and an array of {dtype} do not mix", code="T0818",
                              helps=("convert the array first: `.to(f32)`",))  # fmt: skip
         return self.builder.cast(number, dtype)
-
-    def _fitting(self, number: float, dtype: DType) -> float:
-        """A number that a dtype has. Raises WorldFault."""
-        fits = True
-        if dtype.is_integer:
-            low, high = integer_range(dtype)
-            fits = not isinstance(number, float) or float(number).is_integer()
-            fits = fits and low <= number <= high
-        if not fits:
-            raise WorldFault(f"{number!r} and an array of {dtype} do not mix", code="T0818")
-        return number
 
     def meet(self, a: object, b: object) -> tuple[Value, ...]:
         """Two operands of one dtype and shape."""
