@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tessera_lang.analysis import check_shared
+from tessera_lang.analysis import check_shared, unproved
 from tessera_lang.record import dataclass, field
 from tests.unit.lowering import lower_source
 
@@ -231,7 +231,7 @@ def program(r: random.Random) -> list[Step]:
 @pytest.mark.sample(4)
 def test_what_is_proved_has_no_race_and_what_is_an_error_has_one(seed: int) -> None:
     r = random.Random(seed)
-    proved = 0
+    proved = checked = 0
     for _ in range(12):
         steps = program(r)
         lowered, plan, said = lower_source(text(steps))
@@ -243,5 +243,12 @@ def test_what_is_proved_has_no_race_and_what_is_an_error_has_one(seed: int) -> N
         assert not (found.races == "proved" and raced), text(steps)
         if any(d.code == "T0410" for d in said):
             assert raced or any(run.stuck for run in runs), text(steps)
+        codes = {d.code for d in unproved(lowered.operations[0], plan)}
+        if any(d.severity == "error" for d in said):
+            continue
+        checked += "T0416" in codes
+        assert not raced or codes & {"T0410", "T0412"}, text(steps)
+        if "T0410" in codes:
+            assert raced or any(run.stuck for run in runs), text(steps)
         proved += found.races == "proved"
-    assert proved
+    assert proved or checked

@@ -27,7 +27,8 @@ KINDS = ("conditions", "orders", "arrays", "proofs", "bounds", "messages")
 """Those that were there while the checker was made."""
 READ = tuple(f"read_{kind}" for kind in (*KINDS[:5], "idioms", "several"))
 """Written afterwards by somebody who knew the language and the suites, and not the checker."""
-Verdict = Literal["error", "warning", "not proved", "proved"]
+Verdict = Literal["error", "warning", "not proved", "checked", "proved"]
+"""``checked``: in launches that were run whole (T0416)."""
 _HEAD = re.compile(r"^# (right|wrong)( T\d{4})?( \([^)]*\))?: (.*)$", re.MULTILINE)
 
 
@@ -59,12 +60,15 @@ def cases(*kinds: str) -> Iterator[Case]:
 
 def judged(case: Case) -> tuple[Verdict, list[str]]:
     """The verdict under ``--strict``, and the codes that it is made of."""
-    blamed = [d for d in _said(case.text) if d.severity in ("error", "warning")]
+    found = _said(case.text)
+    blamed = [d for d in found if d.severity in ("error", "warning")]
     codes = [d.code for d in blamed]
     for verdict in ("error", "warning"):
         if any(d.severity == verdict and d.code != "T0412" for d in blamed):
             return verdict, codes
-    return ("not proved" if blamed else "proved"), codes
+    if blamed:
+        return "not proved", codes
+    return ("checked" if any(d.code == "T0416" for d in found) else "proved"), codes
 
 
 def _said(text: str) -> list[Diagnostic]:
@@ -85,9 +89,9 @@ def _said(text: str) -> list[Diagnostic]:
 def table(*kinds: str) -> str:
     """How many programs of each kind get each verdict."""
     lines = [
-        "| kind | right | proved | not proved | refused "
+        "| kind | right | proved | checked | not proved | refused "
         "| wrong | errors | warnings | not proved | silent |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for kind in kinds or (*KINDS, *READ):
         found: list[tuple[bool, Verdict]] = [(c.right, judged(c)[0]) for c in cases(kind)]
@@ -98,9 +102,9 @@ def table(*kinds: str) -> str:
             return sum(1 for r, v in found if r == right and (not verdicts or v in verdicts))
 
         row = (
-            count(True), count(True, "proved"), count(True, "not proved"),
+            count(True), count(True, "proved"), count(True, "checked"), count(True, "not proved"),
             count(True, "error", "warning"), count(False), count(False, "error"),
-            count(False, "warning"), count(False, "not proved"), count(False, "proved"),
+            count(False, "warning"), count(False, "not proved"), count(False, "proved", "checked"),
         )  # fmt: skip
         lines.append(f"| {kind} | {' | '.join(map(str, row))} |")
     return "\n".join(lines)
@@ -115,7 +119,7 @@ def main() -> None:
     if given.each:
         for case in cases(*given.kinds):
             verdict, codes = judged(case)
-            good = verdict == "proved" if case.right else verdict == "error"
+            good = verdict in ("proved", "checked") if case.right else verdict == "error"
             said = f"{case.kind:10} {'right' if case.right else 'wrong'} {case.name:28} {verdict}"
             print("  " if good else "! ", said, *codes)
     text = table(*given.kinds)

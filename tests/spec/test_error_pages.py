@@ -19,6 +19,7 @@ from tessera_lang.target.backend import TargetOptions
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
 ADVICE = {
     "T0412": Questions(strict=True), "T0413": Questions(strict=True),
+    "T0416": Questions(strict=True),
     "P1001": Questions(lints=True), "P1002": Questions(lints=True),
     "P1003": Questions(occupancy=True), "P1004": Questions(guards=True),
     "P1005": Questions(guards=True),

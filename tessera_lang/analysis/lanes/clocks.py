@@ -108,10 +108,11 @@ class Clocks:
         for who in there:
             joint.join(self._lanes[who].clock)
             for far, clock in self._lanes[who].fenced.items():
-                fenced[far].join(clock)
+                if clock.base or clock.more:
+                    fenced[far].join(clock)
         for who in there:
             lane = self._lanes[who]
-            lane.clock = _Clock(joint.more, within=joint.within)
+            lane.clock = _Clock(joint.more, within=dict(joint.within))
             lane.fenced = dict(fenced)
             lane.interval += 1
             self._tick(who, lane)

@@ -16,6 +16,7 @@ from tessera_lang.types.shape import Sym, evaluate_dim
 
 _ROWS = 5  # groups along an axis of the grid that is a size
 _GROUPS = 2  # along an axis for which the call says how many
+_MOST_SMALL = 16  # launches to be run whole
 
 
 def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
@@ -30,6 +31,29 @@ def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
             yield launch
 
 
+def small_launches(kernel: Operation, plan: LaunchPlan, several: bool) -> Iterator[Launch]:
+    """Launches that can be followed whole, all of them allowed: small sizes, sizes around that of
+    a group, sizes of which one is larger than another. Axes of the grid have three groups first.
+    ``several``: whether there is more than one where the call says how many."""
+    names = [s.symbol for s in plan.slots if s.kind == "symbol"]
+    axes = {g.name for g in plan.grid or () if isinstance(g, Sym)}
+    lanes, seen = prod(plan.group), set[str]()
+    for rows in (3, 1) if axes else (3,):
+        for size in (3, 1, 2, 8, lanes + 1, 2 * lanes, lanes, 5, 4, 16, 31):
+            for rising in (0, 1, -1) if len(names) > 1 else (0,):
+                ranks = range(len(names))
+                sizes = {n: max(1, size + rising * (1 + size // 2) * i)
+                         for n, i in zip(names, ranks, strict=True)}  # fmt: skip
+                sizes.update((n, rows) for n in axes if n in sizes)
+                launch = _with_sizes(kernel, plan, sizes, size, rows if several else 1)
+                if launch is None or launch.text in seen:
+                    continue
+                seen.add(launch.text)
+                yield launch
+                if len(seen) == _MOST_SMALL:
+                    return
+
+
 def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> Launch | None:
     """``rows``: the sizes that are an axis of the grid, 0 where these are as all others."""
     sizes = {s.symbol: size for s in plan.slots if s.kind == "symbol"}
@@ -38,14 +62,23 @@ def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> La
         if not of_grid:
             return None
         sizes.update({name: n for name, n in of_grid.items() if name in sizes})
+    return _with_sizes(kernel, plan, sizes, size, _GROUPS)
+
+
+def _with_sizes(
+    kernel: Operation, plan: LaunchPlan, sizes: dict[str, int], size: int, groups: int
+) -> Launch | None:
+    """A launch, if its sizes are allowed. ``size``: of what has no name; ``groups``: along an axis
+    for which the call says how many."""
     _solve(plan.conditions, sizes)
     try:
         allowed = all(c.holds(sizes) for c in plan.conditions)
-        groups = tuple(evaluate_dim(g, {"grid_groups": _GROUPS, **sizes}) for g in plan.grid or ())
+        known = {"grid_groups": groups, **sizes}
+        grid = tuple(evaluate_dim(g, known) for g in plan.grid or ())
     except (KeyError, ZeroDivisionError):
         return None
-    groups = groups or (_GROUPS,) * max(1, _rank(kernel))
-    if not allowed or min(groups) < 1:
+    grid = grid or (groups,) * max(1, _rank(kernel))
+    if not allowed or min(grid) < 1:
         return None
     arguments: dict[Value, int] = {}
     for argument, slot in zip(kernel.regions[0].arguments, plan.slots, strict=False):
@@ -54,9 +87,9 @@ def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> La
         elif slot.kind == "size":
             arguments[argument] = size
         elif slot.kind == "groups":
-            arguments[argument] = prod(groups)
+            arguments[argument] = prod(grid)
     shown = [f"{name} = {value}" for name, value in sorted(sizes.items())]
-    return Launch(arguments, groups, ", ".join(shown))
+    return Launch(arguments, grid, ", ".join(shown))
 
 
 def _rank(kernel: Operation) -> int:

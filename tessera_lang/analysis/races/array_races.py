@@ -16,7 +16,7 @@ from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
-from tessera_lang.analysis.races.hand_over_races import Runs, report
+from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.simulated_launch import Meeting
@@ -65,17 +65,25 @@ def unproved_arrays(
     runs: Runs | None = None,
 ) -> list[Diagnostic]:  # fmt: skip
     """One warning for each array of which it is open whether lanes meet there."""
-    own, _ = owned(kernel, several=_several_groups(kernel, plan) is not None)
+    return list(open_arrays(kernel, plan, uniform, runs).values())
+
+
+def open_arrays(
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None,
+    runs: Runs | None = None,
+) -> dict[Value, Diagnostic]:  # fmt: skip
+    """By array, the warnings of ``unproved_arrays``."""
+    own, _ = owned(kernel, several=several_groups(kernel, plan) is not None, grid=plan.grid or ())
     uniform = uniform or uniformity(kernel)
     found = _checked(kernel, plan, uniform, own, runs or Runs(kernel, plan, uniform))
-    return [_not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults]
+    return {p: _not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults}
 
 
 def _checked(
     kernel: Operation, plan: LaunchPlan, uniform: Uniformity, own: Set[Value], runs: Runs
 ) -> ArrayCheck:
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
-    pointers = _shared_pointers(kernel, views) - own
+    pointers = _shared_pointers(kernel, views) - own - _harmless(kernel, views)
     check = ArrayCheck()
     if not pointers:
         return check
@@ -108,7 +116,6 @@ def _run(
     runs: Runs, pointers: Set[Value],
 ) -> None:  # fmt: skip
     """Look for lanes that meet in spite of atomics."""
-    in_groups = _several_groups(kernel, plan)
 
     def is_open(m: Meeting) -> bool:
         if m.second.root not in pointers:
@@ -120,15 +127,20 @@ def _run(
         return not unknown
 
     for shown in runs.shown(is_open):
-        m = shown.meeting
-        severity = "error" if m.first.who[0] == m.second.who[0] else in_groups
-        by_data = m.both_write and not all(
-            isinstance(d.value, int | str) for d in (m.first, m.second)
-        )
-        if severity is not None:
-            if len(shown.begins) > 1 or by_data:
-                severity = "warning"
-            check.faults[m.second.root] = report(shown, "T0414", severity)
+        fault = array_fault(kernel, plan, shown)
+        if fault is not None:
+            check.faults[shown.meeting.second.root] = fault
+
+
+def array_fault(kernel: Operation, plan: LaunchPlan, shown: Shown) -> Diagnostic | None:
+    """What is said of two accesses that meet in a launch; nothing where the kernel may well have
+    one group only."""
+    m = shown.meeting
+    severity = "error" if m.first.who[0] == m.second.who[0] else several_groups(kernel, plan)
+    by_data = m.both_write and not all(isinstance(d.value, int | str) for d in (m.first, m.second))
+    if severity is None:
+        return None
+    return report(shown, "T0414", "warning" if len(shown.begins) > 1 or by_data else severity)
 
 
 def _follow(
@@ -137,7 +149,7 @@ def _follow(
 ) -> None:  # fmt: skip
     """Look for lanes that meet in launches. ``plain``: arrays of which not all is atomic."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
-    in_groups, possible = _several_groups(kernel, plan), hands_over(kernel)
+    in_groups, possible = several_groups(kernel, plan), hands_over(kernel)
     settled = False
     for i, launch in enumerate(launches):
         few = i > 1 or settled
@@ -189,7 +201,27 @@ def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozen
     return frozenset(p for p in stored if not places[p])
 
 
-def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
+def _harmless(kernel: Operation, views: Mapping[Value, Operation]) -> frozenset[Value]:
+    """Arrays that only atomics of all groups touch, and those into which all store one literal and
+    that nobody reads: it does not matter who comes first."""
+    constants = {o.result: o for o in kernel.walk() if o.name == "tile.constant"}
+    kinds: dict[Value, set[object]] = {}
+    for o in kernel.nested(_ACCESSES):
+        view = views.get(_array(o))
+        if view is None:
+            continue
+        kind: object = o
+        if o.name in ATOMICS and o.attributes["scope"] in ("device", "mesh"):
+            kind = "atomic"
+        elif o.name == "tile.store" and (made := constants.get(o.operands[0])) is not None:
+            kind = ("store", repr(made.attributes["value"]))
+        kinds.setdefault(view.operands[0], set()).add(kind)
+    return frozenset(
+        p for p, (kind, *more) in kinds.items() if not more and not isinstance(kind, Operation)
+    )
+
+
+def several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     """How surely the kernel runs in several groups: "error" where its own grid says so, "warning"
     where the call does and the kernel asks which group it is."""
     if plan.grid and all(dim == 1 for dim in plan.grid):

@@ -89,7 +89,7 @@ class Runs:
             for meeting in filter(wanted, run.met):
                 found.setdefault(meeting.second.root, meeting)
             if found:
-                begins = _begins(run)
+                begins = begins_with(run)
                 return [Shown(run.launch, m, begins) for m in found.values()]
         return []
 
@@ -101,8 +101,9 @@ class Runs:
         return []
 
 
-def _begins(run: Run) -> tuple[str, ...]:
-    return tuple(sorted(f"`{_element(r, (n,))}`" for r, _, n in run.assumed))
+def begins_with(run: Run) -> tuple[str, ...]:
+    """The elements that begin with 0, as text."""
+    return tuple(sorted(f"`{element_of_root(r, (n,))}`" for r, _, n in run.assumed))
 
 
 def _known(launch: Launch, wide: bool, begins: Sequence[str]) -> list[str]:
@@ -118,7 +119,7 @@ def _waits(run: Run, late: Late) -> Diagnostic:
     group, lane = late.who
     several = prod(run.launch.groups) > 1
     who = f"lane {lane}" + (f" of group {group}" if several else "")
-    known = _known(run.launch, several, _begins(run))
+    known = _known(run.launch, several, begins_with(run))
     notes = [
         "a target may run a lane up to the next barrier before the next lane begins, and a group"
         " before the next group"
@@ -141,7 +142,7 @@ def report(shown: Shown, code: str, severity: Severity) -> Diagnostic:
     a, b = shown.meeting.first, shown.meeting.second
     if b.changes and not a.changes:
         a, b = b, a
-    place = f"`{_element(b.root, b.place)}`"
+    place = f"`{element_of_root(b.root, b.place)}`"
     wide = a.who[0] != b.who[0]
     what = "and one of them writes"
     if a.kind == b.kind == "write":
@@ -173,7 +174,8 @@ def _lane(done: Done, wide: bool) -> str:
     return f"lane {done.who[1]}" + (f" of group {done.who[0]}" if wide else "")
 
 
-def _element(root: Value, place: tuple[int, ...]) -> str:
+def element_of_root(root: Value, place: tuple[int, ...]) -> str:
+    """An element of an array or a buffer, as in the source."""
     return f"{root.name or 'array'}[{', '.join(map(str, place))}]"
 
 
@@ -198,6 +200,11 @@ def _missing(meeting: Meeting) -> _Missing:
             "these atomics are of one group only", 'write `scope="device"`', at,
             "this is seen as one by the lanes of the group only",
         )  # fmt: skip
+    if not wide and not meeting.given and not meeting.taken:
+        hint = "put a `tbarrier()` between the two, where every lane of the group gets to it"
+        if meeting.both_write and first.operation is second.operation:
+            hint = "let one lane write, or give each lane an element of its own"
+        return _Missing("no barrier is between the two", hint)
     if not first.changes:
         return _Missing(
             f"lane {first.who[1]} does not wait until lane {second.who[1]} has written it",

@@ -2,13 +2,15 @@
 
 Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same
 sum of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told
-from the sum, digit by digit; or a guard lets one lane only come there. Sound: what is not
-understood belongs to nobody. Must not know passes, syntax or targets.
+from the sum, digit by digit; or ``e`` is a multiple of a number that the sum is below, as in
+`range(t, n, 128)`; or a guard lets one lane only come there. Sound: what is not understood belongs
+to nobody. Must not know passes, syntax or targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 from typing import TypeAlias, cast
 
 from tessera_lang.analysis.ranges.accesses import ACCESSES
@@ -20,25 +22,33 @@ from tessera_lang.record import dataclass, field
 
 Id: TypeAlias = "tuple[str, int]"
 Terms: TypeAlias = tuple[tuple[int, int], ...]
+_MOST_COUNTERS = 8  # in one index
 _FAR = 1 << 40  # what is added to the ids; more tells nothing
 
 
 @dataclass(slots=True)
 class _Axis:
-    """The ids in the index of all accesses along one axis, and what else there is."""
+    """The ids in the index of all accesses along one axis, and what else there is: ``rest``, and
+    any multiple of ``modulus``."""
 
     terms: Terms
     rest: Interval
+    modulus: int = 0
 
 
 @dataclass(slots=True)
 class _Seen:
-    """``axes`` of each pointer: None where accesses differ, or nothing is known. ``one``: ids that
-    guards hold to one number in all accesses."""
+    """``axes`` of each pointer, and the same by remainders: None where accesses differ, or nothing
+    is known. ``one``: ids that guards hold to one number in all accesses. ``loops``: those whose
+    counters are looked at."""
 
     pointers: dict[Value, Value]
+    loops: Sequence[Operation]
     ids: dict[int, Id] = field(default_factory=dict[int, Id])
     axes: dict[Value, list[_Axis | None]] = field(default_factory=dict[Value, "list[_Axis | None]"])
+    remainders: dict[Value, list[_Axis | None]] = field(
+        default_factory=dict[Value, "list[_Axis | None]"]
+    )
     one: dict[Value, set[tuple[Id, int]]] = field(
         default_factory=dict[Value, "set[tuple[Id, int]]"]
     )
@@ -56,14 +66,47 @@ class _Seen:
             for low, high in [state.known.range(Linear(((atom, 1),)))] if low == high
         }  # fmt: skip
         self.one[pointer] = self.one.get(pointer, held) & held
-        found = [self._axis(state, v) for v in o.operands[at + 1 :]]
-        before = self.axes.get(pointer)
-        if before is None:
-            self.axes[pointer] = found
-        elif len(before) != len(found):
-            self.axes[pointer] = []
-        else:
-            self.axes[pointer] = [_joined(a, b) for a, b in zip(before, found, strict=True)]
+        indices = o.operands[at + 1 :]
+        for axes, of in ((self.axes, self._axis), (self.remainders, self._remainder)):
+            found = [of(state, v) for v in indices]
+            before = axes.get(pointer)
+            if before is None:
+                axes[pointer] = found
+            elif len(before) != len(found):
+                axes[pointer] = []
+            else:
+                axes[pointer] = [_joined(a, b) for a, b in zip(before, found, strict=True)]
+
+    def _remainder(self, state: State, index: Value) -> _Axis | None:
+        """The ids, and what the rest of the index is a multiple of: counters are where they begin
+        and so many steps on."""
+        if not is_integer(index):
+            return None
+        form, modulus = state.form(index), 0
+        counters = self._counters(state) if len(form.terms) > len(self._ids_in(form)) else {}
+        for _ in range(_MOST_COUNTERS):
+            counter = next((t for t in form.terms if t[0] in counters), None)
+            if counter is None:
+                break
+            atom, factor = counter
+            lower, step = counters[atom]
+            form, modulus = form.replaced(atom, lower), gcd(modulus, factor * step)
+        for atom, factor in form.terms:
+            if atom not in self.ids:
+                modulus = gcd(modulus, factor)
+        return _Axis(self._ids_in(form), (form.constant, form.constant), modulus)
+
+    def _counters(self, state: State) -> dict[int, tuple[Linear, int]]:
+        """The atoms of counters, with the form of where they begin and the number of a step."""
+        found: dict[int, tuple[Linear, int]] = {}
+        for loop in self.loops:
+            form = state.forms.get(loop.regions[0].arguments[0])
+            lower, step = (state.forms.get(v) for v in (loop.operands[0], loop.operands[2]))
+            if form is None or lower is None or step is None or step.terms:
+                continue
+            if len(form.terms) == 1 and form.terms[0][1] == 1 and not form.constant:
+                found[form.terms[0][0]] = (lower, step.constant)
+        return found
 
     def _axis(self, state: State, index: Value) -> _Axis | None:
         if not is_integer(index):
@@ -93,23 +136,37 @@ class _Seen:
 
 
 def _joined(a: _Axis | None, b: _Axis | None) -> _Axis | None:
-    if a is None or b is None or a.terms != b.terms:
+    if a is None or b is None:
         return None
-    return _Axis(a.terms, (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1])))
+    modulus = gcd(a.modulus, b.modulus)
+    if _modulo(a.terms, modulus) != _modulo(b.terms, modulus):
+        return None
+    rest = (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1]))
+    return _Axis(_modulo(a.terms, modulus), rest, modulus)
 
 
-def owned(kernel: Operation, *, several: bool = True) -> tuple[set[Value], Ranges]:
+def _modulo(terms: Terms, modulus: int) -> Terms:
+    """What multiples of the modulus leave of a sum."""
+    return tuple((a, f) for a, f in terms if f % modulus) if modulus else terms
+
+
+def owned(
+    kernel: Operation, *, several: bool = True, grid: Sequence[object] = ()
+) -> tuple[set[Value], Ranges]:
     """The pointers of such arrays, and the ranges that tell them. ``several``: whether there may be
-    more than one group."""
+    more than one group; ``grid``: groups along each axis, where they are numbers."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
-    seen = _Seen(views)
+    seen = _Seen(views, [o for o in kernel.walk() if o.name == "tile.for"])
     known = ranges(kernel, seen.access)
     group = kernel.integers("group")
+    extents: dict[Id, int] = {("lane", axis): n for axis, n in enumerate(group)}
+    extents.update((("group", axis), n) for axis, n in enumerate(grid) if isinstance(n, int))
     rank = cast("int", kernel.attributes["grid_rank"])
     other = _used_otherwise(kernel, views)
     found: set[Value] = set()
     for pointer, axes in seen.axes.items():
-        told = _told(axes, seen.ids, group) | {i for i, _ in seen.one[pointer]}
+        axes = (*axes, *seen.remainders[pointer])
+        told = _told(axes, seen.ids, extents) | {i for i, _ in seen.one[pointer]}
         if pointer not in other and _are_told(told, group, rank, several):
             found.add(pointer)
     return found, known
@@ -125,22 +182,25 @@ def _used_otherwise(kernel: Operation, views: dict[Value, Value]) -> set[Value]:
 
 
 def _told(
-    axes: Iterable[_Axis | None], ids: dict[int, Id], group: tuple[int, ...]
-) -> set[Id]:  # fmt: skip
-    """Ids that an index tells: each has a factor beyond all that the smaller ones add up to."""
+    axes: Iterable[_Axis | None], ids: Mapping[int, Id], extents: Mapping[Id, int]
+) -> set[Id]:
+    """Ids that an index tells: each has a factor beyond all that the smaller ones add up to, which
+    in remainders is less than the modulus."""
     told: set[Id] = set()
     for axis in axes:
         if axis is None:
             continue
         width = axis.rest[1] - axis.rest[0] + 1
         for atom, factor in sorted(axis.terms, key=lambda t: abs(t[1])):
-            if abs(factor) < width:
+            extent = extents.get(ids[atom])
+            if abs(factor) < width or (axis.modulus and extent is None):
                 break
-            kind, number = ids[atom]
+            width += abs(factor) * ((extent or 1) - 1)
+            if 0 < axis.modulus < width:
+                break
             told.add(ids[atom])
-            if kind == "group":
-                break  # of unknown extent
-            width += abs(factor) * (group[number] - 1)
+            if extent is None:
+                break
     return told
 
 

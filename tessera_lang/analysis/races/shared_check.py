@@ -36,9 +36,20 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import LaunchPlan
 
 Verdict = Literal["none", "proved", "witness", "not proved"]
+Question = Literal["meet", "read"]
 _OF_TILES = frozenset(definition.name for definition in TILE_LEVEL_OPS)
 _MAX_LANES = 16  # that are traced for a suspicion of a race
 _MAX_SUSPECTS = 8  # reads for which all lanes are traced
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What is not proved: whether lanes ``meet``, or whether what is ``read`` was written, in a
+    buffer or an array (None: in all buffers)."""
+
+    question: Question
+    where: Value | None
+    said: Diagnostic
 
 
 @dataclass(slots=True)
@@ -49,7 +60,12 @@ class SharedMemoryCheck:
     races: Verdict
     unwritten: Verdict
     errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    unproved: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    open: list[Open] = field(default_factory=list[Open])
+    notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    @property
+    def unproved(self) -> list[Diagnostic]:
+        return [*(o.said for o in self.open), *self.notes]
 
 
 def check_shared(
@@ -70,11 +86,13 @@ def check_shared(
             kernel, uniform, known or ranges(kernel), untraced(kernel, numbers),
         )  # fmt: skip
     except GivesUp as stop:
-        return SharedMemoryCheck("not proved", "not proved", [], [_gave_up(kernel, stop)])
+        return SharedMemoryCheck("not proved", "not proved", [], [
+            Open("meet", None, _gave_up(kernel, stop))
+        ])  # fmt: skip
     found = SharedMemoryCheck("proved", "proved")
     _races(found, kernel, launches, memory, uniform, runs)
     _unwritten(found, kernel, launches, memory)
-    found.unproved.extend(_same_value(o) for o in memory.same_value)
+    found.notes.extend(_same_value(o) for o in memory.same_value)
     return found
 
 
@@ -132,7 +150,9 @@ def _races(
     if not found.errors and not any(run.whole for run in runs.done):
         _shown_by_lanes(found, kernel, launches, memory, uniform)
     if not found.errors:
-        found.unproved.extend(_not_proved(s) for s in memory.suspicions)
+        found.open.extend(
+            Open("meet", _buffer(s.second.operation), _not_proved(s)) for s in memory.suspicions
+        )
 
 
 def _shown_by_lanes(
@@ -323,10 +343,10 @@ def _unwritten(
         if any(_is_unwritten(kernel, launch, suspect, never, effort) for launch in launches):
             reported.add(operation)
             found.unwritten = "witness"
-            found.errors.append(_never_written(operation, suspect.lane, suspect.cell))
+            found.errors.append(never_written(operation, suspect.lane, _cell(buffer, suspect.cell)))
     for operation in memory.uncertain_reads:
         if operation not in reported:
-            found.unproved.append(_maybe_unwritten(operation))
+            found.open.append(Open("read", _buffer(operation), _maybe_unwritten(operation)))
 
 
 def _is_unwritten(
@@ -359,17 +379,19 @@ def _writes(event: Event, read: Event) -> bool:
     return not reads_first(event.operation)
 
 
-def _never_written(operation: Operation, lane: int, cell: int) -> Diagnostic:
+def never_written(operation: Operation, lane: int, element: str, launch: str = "") -> Diagnostic:
+    """``launch``: what is known of it, where this is not so in each."""
     buffer = operation.operands[BUFFER_AT[operation.name]]
     what, who, then = "shared memory", "no lane", ", then `tbarrier()`"
     if cast("BufferType", buffer.type).space == "local":
         what, who, then = "an array of a lane", "nothing", ""
+    happens = (f"this happens, for example, in a launch with {launch}",) if launch else ()
     return Diagnostic(
         "T0411",
-        f"lane {lane} reads `{_cell(buffer, cell)}`, and {who} has written it before",
+        f"lane {lane} reads `{element}`, and {who} has written it before",
         operation.span,
         "nothing has been written here yet",
-        notes=(f"{what} holds anything until it is written",),
+        notes=(f"{what} holds anything until it is written", *happens),
         helps=(f"write every element of `{buffer.name}` that is read{then}",),
     )
 

@@ -20,7 +20,7 @@ from tessera_lang.analysis.lanes.done_operations import DoneAccess, DoneSync
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import is_sync
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
-from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, Kind
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, Kind, reads_first
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
@@ -43,7 +43,7 @@ class Unknown(Exception):
     """The run cannot go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Done(DoneAccess):
     """An access. ``value``: what a store puts, None if that is not known; ``time`` by the clock of
     the lane, ``interval`` by barriers of the group."""
@@ -57,7 +57,7 @@ class Done(DoneAccess):
     interval: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Synced(DoneSync):
     """An atomic or a fence that a lane has come to."""
 
@@ -110,18 +110,26 @@ class Late:
 
 @dataclass(slots=True)
 class Run:
-    """``met``: pairs that nothing orders. ``assumed``: elements of arrays whose first value, 0, the
-    way of a lane may hang on. ``late``: the first lane that waits for lanes which come later."""
+    """``made_of``: None where it is not asked what stored values are made of. ``met``: pairs that
+    nothing orders. ``assumed``: elements of arrays whose first value, 0, the
+    way of a lane may hang on. ``late``: the first lane that waits for lanes which come later.
+    ``open``: arrays and buffers of which accesses were left out; ``unwritten``: the first read of a
+    buffer that nobody had written there."""
 
     kernel: Operation
     launch: Launch
-    made_of: Values
+    made_of: Values | None
     met: list[Meeting] = field(default_factory=list[Meeting])
     assumed: set[Cell] = field(default_factory=set[Cell])
     whole: bool = True
     changes: int = 0  # of memory
     late: Late | None = None
+    open: set[Value] = field(default_factory=set[Value])
+    unwritten: dict[Value, Done] = field(default_factory=dict[Value, Done])
+    outside: bool = False  # whether an index was
+    seed: int = 1  # of the order "mixed"
     _values: dict[Cell, object] = field(default_factory=dict[Cell, object])
+    _versions: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _blurred: set[Value] = field(default_factory=set[Value])
     _seen: dict[Cell, dict[str, dict[Who, Done]]] = field(
         default_factory=dict[Cell, "dict[str, dict[Who, Done]]"]
@@ -130,6 +138,7 @@ class Run:
         default_factory=set[tuple[Operation, Operation, bool]]
     )
     left: int = 0
+    _lanes: int = 1
     _syncs: dict[int, list[Synced]] = field(default_factory=dict[int, "list[Synced]"])
     clocks: Clocks = field(default_factory=Clocks)
     steps: Mapping[Region, Sequence[Step]] = field(default_factory=dict[Region, "Sequence[Step]"])
@@ -161,6 +170,7 @@ class Run:
         """Run all lanes, or these; ``whole`` says afterwards whether they came to their end."""
         group = self.kernel.integers("group")
         lanes, groups = prod(group), prod(self.launch.groups)
+        self._lanes = lanes
         if who is None:
             who = [(g, i) for g in range(groups) for i in range(lanes)]
         for w in who:
@@ -193,7 +203,7 @@ class Run:
                 self._barrier(g)
 
     def _by_turns(self, order: Order) -> None:
-        r, idle = Random(1), 0
+        r, idle = Random(self.seed), 0
         while self._running and idle < _IDLE:
             moved = False
             there = list(self._running)
@@ -213,7 +223,11 @@ class Run:
             idle = 0 if moved else idle + 1
 
     def _turn(self, who: Who) -> str:
-        state = self._running[who].turn()
+        lane = self._running[who]
+        if lane.waits and all(self._versions.get(c, 0) == n for c, n in lane.asked.items()):
+            return "wait"
+        state = lane.turn()
+        lane.waits = state == "wait"
         if state == "barrier":
             self._at_barrier.setdefault(who[0], set()).add(who)
         elif state == "end":
@@ -243,8 +257,10 @@ class Run:
         for o in operation.walk():
             if o.name == "tile.barrier" or o.name in LEAVES or (is_sync(o) and self._counts(o)):
                 raise Unknown
-            if o.name in BUFFER_AT and o.name in WRITES:
-                self._blurred.add(self._root(o))
+            if o.name in BUFFER_AT:
+                self.open.add(self._root(o))
+                if o.name in WRITES:
+                    self._blurred.add(self._root(o))
 
     def _counts(self, sync: Operation) -> bool:
         """Whether a sync may order something, or decide: not a relaxed update for its own sake."""
@@ -272,6 +288,7 @@ class Run:
                     trace.values[v] = None
                 return
             if not 0 <= number < extent:
+                self.outside = True
                 for v in operation.results:
                     trace.values[v] = 0
                 return
@@ -281,32 +298,44 @@ class Run:
             number = number * cast("int", extent) + index
         cell = (root, -1 if view is not None else who[0], number)
         if local:
-            cell = (root, who[1], number)
+            cell = (root, who[0] * self._lanes + who[1], number)
+        lane.asked[cell] = self._versions.get(cell, 0)
+        unwritten = cell[1] != -1 and cell not in self._values and reads_first(operation)
+        if unwritten or not local:
+            # Before an atomic is done: what it takes over does not order its own access.
+            done = Done(
+                who, operation, root, tuple(place), self._stored(trace, operation),
+                self.clocks.now(who), self.clocks.interval(who),
+            )  # fmt: skip
+            if unwritten:
+                self.unwritten.setdefault(root, done)
+            if not local:
+                self._compare(cell, done)
         if operation.name in ATOMICS:
             self._by_atomic(lane, operation, cell)
         elif operation.name == "tile.load":
             trace.values[operation.result] = self._value(cell)
         else:
-            self.changes += 1
-            self._values[cell] = trace.values.get(operation.operands[0])
-        if not local:
-            stored = self._stored(trace, operation)
-            done = Done(
-                who, operation, root, tuple(place), stored, self.clocks.now(who),
-                self.clocks.interval(who),
-            )  # fmt: skip
-            self._compare(cell, done)
+            self._put(cell, trace.values.get(operation.operands[0]))
+
+    def _put(self, cell: Cell, value: object) -> None:
+        self.changes += 1
+        self._versions[cell] = self._versions.get(cell, 0) + 1
+        self._values[cell] = value
 
     def _stored(self, trace: Trace, operation: Operation) -> object:
         if operation.name != "tile.store":
             return None
         stored = operation.operands[0]
         value = trace.values.get(stored)
-        return self.made_of.of(stored, trace) if value is None else value
+        if value is None and self.made_of is not None:
+            return self.made_of.of(stored, trace)
+        return value
 
     def _not_known(self, operation: Operation, root: Value) -> None:
         if is_sync(operation) and self._counts(operation):
             raise Unknown
+        self.open.add(root)
         if operation.name in WRITES:
             self._blurred.add(root)
 
@@ -331,8 +360,10 @@ class Run:
         for v in operation.results:
             trace.values[v] = old
         if operation.name in WRITES:
-            self.changes += new is None or new != old
-            self._values[cell] = new
+            if new is None or new != old:
+                self._put(cell, new)
+            else:
+                self._values[cell] = new
         self._note(lane.who, operation)
         self.clocks.atomic(lane.who, operation, cell, operation.name in WRITES)
 
@@ -422,12 +453,16 @@ def _are_alike(a: Done, b: Done) -> bool:
 
 @dataclass(slots=True)
 class _Lane:
-    """One lane of a run, which goes on turn by turn. ``at``: the loop in which it last waited."""
+    """One lane of a run, which goes on turn by turn. ``at``: the loop in which it last waited;
+    ``waits``: whether it waits there still, until one of the elements ``asked`` changes, which are
+    those of the last iteration with the number of changes till then."""
 
     run: Run
     trace: Trace
     who: Who
     at: Operation
+    waits: bool = False
+    asked: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _going: _Turn | None = None
 
     def turn(self) -> str:
@@ -515,8 +550,9 @@ class _Lane:
         trace = self.trace
         head, body = o.regions
         carried = trace.numbers(o.operands)
-        waits = self.run.waits(o)
+        waits, outer = self.run.waits(o), self.asked
         while True:
+            self.asked = {}
             before = (self.run.changes, carried)
             trace.put(head.arguments, carried)
             _, (condition, *carried) = yield from self._region(head)
@@ -534,5 +570,6 @@ class _Lane:
             if waits:
                 self.at = o
                 yield "wait" if (self.run.changes, carried) == before else "turn"
+        self.asked = outer | self.asked
         trace.put(o.results, carried)
         return None

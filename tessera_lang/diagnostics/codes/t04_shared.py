@@ -27,6 +27,11 @@ _ROWS = (
         "wait-for-later-lanes",
         "A lane waits in a loop for what only later lanes or groups do.",
     ),
+    Code(
+        "T0416",
+        "checked-in-launches",
+        "Lanes do not meet in small launches that were run; other sizes are not proved.",
+    ),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

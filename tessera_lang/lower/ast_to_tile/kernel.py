@@ -174,7 +174,7 @@ def _all_small(typed: TypedFunction) -> bool:
 def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     """What is surely wrong and shows only in the IR."""
     uniform = uniformity(kernel)
-    own, known = owned(kernel)
+    own, known = owned(kernel, grid=plan.grid or ())
     barriers = check_barriers(kernel, uniform)
     bounds = (*check_bounds(kernel, known), *check_lane_bounds(kernel, known, plan))
     found = (*barriers, *bounds, *check_shared_budget(kernel))
