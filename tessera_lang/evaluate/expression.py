@@ -177,7 +177,7 @@ class Expressions(Operators):
     def _comprehension(self, e: ast.Expr, scope: Scope) -> object:
         e = cast("ast.Comprehension", e)
         source = self.value(e.iterable, scope)
-        if is_unknown(source):
+        if is_unknown(source) or self.of_unknown_length(source):
             return Unknown()
         inner = Scope(scope.path, {}, scope, frozenset(targets(e.target)))
         result: list[object] = []
@@ -499,7 +499,7 @@ class Expressions(Operators):
                 raise fault("T0818", "this cannot be assigned to", target.span)
 
     def _unpacked(self, value: object, target: ast.Expr, count: int) -> tuple[object, ...]:
-        if isinstance(value, Unknown):
+        if self.of_unknown_length(value):
             return (Unknown(),) * count
         parts = tuple(self.iterate(value, target.span))
         if len(parts) != count:

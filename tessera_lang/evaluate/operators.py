@@ -177,6 +177,13 @@ class Operators:
             return any(self.shares(item, array) for item in items)
         return value is array or (self.world.is_array(value) and self.world.shares(value, array))
 
+    def of_unknown_length(self, value: object) -> bool:
+        """Whether only the run knows how many items a value has."""
+        if not self.world.is_array(value):
+            return isinstance(value, Unknown)
+        sizes = self.world.shape(value)
+        return isinstance(sizes, Unknown) or is_unknown(cast("tuple[object, ...]", sizes)[:1])
+
     def iterate(self, value: object, span: Span) -> Iterator[object]:
         """The items of an iterable host value."""
         if isinstance(value, (tuple, list, range, str, dict)):

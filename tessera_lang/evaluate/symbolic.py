@@ -207,7 +207,7 @@ class SymbolicHost(Host):
 
     def loop_over(self, s: ast.For, scope: Scope) -> Outcome:
         source = self.value(s.iterable, scope)
-        if not isinstance(source, Unknown):
+        if not self.of_unknown_length(source):
             for count, item in enumerate(self.iterate(source, s.iterable.span)):
                 if count == ITERATIONS:
                     break

@@ -1,7 +1,8 @@
 """Which way control goes: variables that may be unset, ends without a value, dead code.
 
 Owns definite assignment and return. Compile-time tests are decided by ``known``; those
-without a value yet (``is_open``) count for neither side. Must not know types.
+without a value yet (``is_open``) count for neither side. What only the run of the host program
+tells (``at_run``) is left to it. Must not know types.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tessera_lang.sema.kernel_clauses import kernel_decorator
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
-Known = Callable[[ast.Expr], bool | None]
+Known = Callable[[ast.Expr], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class _Loop:
     """Where control leaves the innermost loop."""
 
     breaks: list[tuple[Span, Gaps]]
+    ends: list[State]
+    """How rounds end: where a `continue` stands, and at the end of the body."""
 
 
 def check_flow(
@@ -42,25 +45,32 @@ def check_flow(
     first: dict[str, Span],
     known: Known,
     is_open: Callable[[ast.Expr], bool],
+    at_run: bool = False,
 ) -> tuple[Diagnostic, ...]:
-    """``first``: the variables of the function and where each is first assigned."""
-    return _Flow(function, first, known, is_open).run()
+    """``first``: the variables of the function and where each is first assigned; ``known``: the
+    value of an expression, None where it is not known; ``at_run``: that a path sets a variable is
+    left to the run, as in Python."""
+    return _Flow(function, first, known, is_open, at_run).run()
 
 
-def literal_truth(e: ast.Expr) -> bool | None:
-    """``True`` and ``False`` themselves."""
-    return e.value if isinstance(e, ast.BoolLit) else None
+def literal_value(e: ast.Expr) -> object:
+    """The value of ``True``, ``False`` and integers themselves."""
+    if isinstance(e, ast.Unary) and e.operator == "-" and isinstance(e.operand, ast.IntLit):
+        return -e.operand.value
+    return e.value if isinstance(e, ast.BoolLit | ast.IntLit) else None
 
 
 class _Flow:
     def __init__(
         self, function: ast.FunctionDef, first: dict[str, Span], known: Known,
-        is_open: Callable[[ast.Expr], bool],
+        is_open: Callable[[ast.Expr], bool], at_run: bool,
     ) -> None:  # fmt: skip
         self._function = function
         self._first = first
         self._known = known
         self._is_open = is_open
+        self._at_run = at_run
+        self._least = dict(_least(e) for e in function.where)
         self._problems: list[Diagnostic] = []
         self._told: set[str] = set()
         self._loops: list[_Loop] = []
@@ -108,6 +118,8 @@ class _Flow:
                     self._loops[-1].breaks.append((s.span, state))
                 return None
             case ast.Continue():
+                if self._loops:
+                    self._loops[-1].ends.append(state)
                 return None
             case ast.ErrorStmt():
                 return {n: g for n, g in state.items() if n not in {x.id for x in s.names}}
@@ -134,7 +146,7 @@ class _Flow:
     def _if(self, s: ast.If, state: Gaps) -> State:
         self._read(s.test, state)
         decided = self._known(s.test)
-        if decided is not None:
+        if isinstance(decided, bool):
             return self._block(s.body if decided else s.orelse, state)
         then = self._block(s.body, state)
         orelse = self._block(s.orelse, state)
@@ -169,11 +181,40 @@ class _Flow:
         return {n: g for n, g in state.items() if n in then and n in orelse}
 
     def _for(self, s: ast.For, state: Gaps) -> State:
-        self._loops.append(_Loop([]))
+        self._loops.append(_Loop([], []))
         end = self._block(s.body, self._set(s, state))
-        self._loops.pop()
-        del end
+        loop = self._loops.pop()
+        left = [g for g in (end, *loop.ends, *(g for _, g in loop.breaks)) if g is not None]
+        if left and self._runs(s.iterable):
+            merged = {n: g for gaps in reversed(left) for n, g in gaps.items()}
+            inside = _set_in(s.body)
+            return {
+                n: Gap(s.iterable.span, f"`{n}` is not set in every round")
+                if n in inside and g.span == self._first[n] else g
+                for n, g in merged.items()
+            }  # fmt: skip
         return self._after_loop(s, s.iterable.span, state)
+
+    def _runs(self, e: ast.Expr) -> bool:
+        """Whether a loop has a round, or the instance looks again."""
+        if isinstance(e, ast.TupleExpr | ast.ListExpr):
+            return bool(e.items)
+        if not isinstance(e, ast.Call) or not isinstance(e.function, ast.Name) or e.keywords:
+            return False
+        if e.function.id in ("reversed", "enumerate") and len(e.arguments) == 1:
+            return self._runs(e.arguments[0])
+        if e.function.id != "range" or not 1 <= len(e.arguments) <= 3:
+            return False
+        values = [self._known(a) if (v := literal_value(a)) is None else v for a in e.arguments]
+        start, stop = (0, values[0]) if len(values) == 1 else values[:2]
+        step = values[2] if len(values) == 3 else 1
+        last = e.arguments[min(1, len(values) - 1)]
+        if stop is None and isinstance(last, ast.Name):
+            stop = self._least.get(last.id)  # at least
+            step = step if isinstance(step, int) and step > 0 else None
+        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+            return len(range(start, stop, step or 1)) > 0
+        return all(literal_value(a) is not None or self._is_open(a) for a in e.arguments)
 
     def _after_loop(self, s: ast.For | ast.While, at: Span, state: Gaps) -> Gaps:
         inside = _set_in((s,))
@@ -185,7 +226,7 @@ class _Flow:
     def _while(self, s: ast.While, state: Gaps) -> State:
         self._read(s.test, state)
         forever = self._known(s.test) is True
-        self._loops.append(_Loop([]))
+        self._loops.append(_Loop([], []))
         self._block(s.body, state)
         loop = self._loops.pop()
         if not forever:
@@ -210,17 +251,19 @@ class _Flow:
 
     def _unset(self, name: ast.Name, gap: Gap) -> None:
         first = self._first[name.id]
+        helps = (f"give `{name.id}` a value on every path, first of all at the start",)
         if gap.span == first:
             labels = (Label(first, "it is first set here"),)
             message = f"`{name.id}` is read before it is set"
+        elif self._at_run:
+            return
         else:
             labels = (Label(first, f"`{name.id}` is set here"),)
             if gap.span is not None:
                 labels = (*labels, Label(gap.span, gap.text))
             message = f"`{name.id}` may have no value here"
         self._problems.append(Diagnostic(
-            "T0109", message, name.span, "read here", labels=labels,
-            helps=(f"give `{name.id}` a value on every path, first of all at the start",),
+            "T0109", message, name.span, "read here", labels=labels, helps=helps,
         ))  # fmt: skip
 
     # --- returns -----------------------------------------------------------------------
@@ -250,6 +293,17 @@ class _Flow:
                 labels=(*labels, Label(last.span, "the end is reached behind this")),
                 helps=("add a `return` with a value at the end",),
             ))  # fmt: skip
+
+
+def _least(e: ast.Expr) -> tuple[str, int]:
+    """The number that a size has at least by a fact ``n >= 1``."""
+    match e:
+        case ast.Compare(
+            first=ast.Name(id=name), operators=(">=" | ">" as sign,), rest=(ast.IntLit(value=k),)
+        ):
+            return name, k + (sign == ">")
+        case _:
+            return "", 0
 
 
 def _set_in(body: tuple[ast.Stmt, ...]) -> set[str]:

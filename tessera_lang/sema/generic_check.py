@@ -20,7 +20,7 @@ from tessera_lang.sema.bound_names import (
     written_names,
 )
 from tessera_lang.sema.endless_loops import endless_loops
-from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.flow import check_flow, literal_value
 from tessera_lang.sema.heads import check_head
 from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.module_scope import ModuleScope
@@ -111,7 +111,10 @@ def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic
     check_names(names, function)
     yield from names.problems
     first = {n: span for n, (span, _) in _variables(function).items()}
-    yield from check_flow(function, first, literal_truth, lambda e: is_open(scope, function, e))
+    yield from check_flow(
+        function, first, literal_value, lambda e: is_open(scope, function, e),
+        at_run=kernel is None and tile is None,
+    )  # fmt: skip
     yield from endless_loops(function)
     yield from _unwritable(function)
     if kernel is not None or tile is not None:

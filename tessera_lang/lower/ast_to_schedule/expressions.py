@@ -169,7 +169,10 @@ def _name(s: State, e: ast.Name) -> Node:
             return subscripts.array(s, value, e.span, s.typed.coercions.get(e))
         if isinstance(value, Value) and isinstance(value.type, DType):
             return Filled(value, value.type, ())
-    raise Unsupported(e.span, f"the name `{e.id}` as a tile")
+    raise Unsupported(
+        e.span, f"`{e.id}` behind a loop that alone sets it to a whole value",
+        f"begin with a value of its shape in front of the loop: `{e.id} = op.zeros_like(x)`",
+    )  # fmt: skip
 
 
 def _as_it_is_now(s: State, symbol: Local, e: ast.Name) -> Node:

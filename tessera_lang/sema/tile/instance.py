@@ -11,7 +11,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.bound_names import assigned_names
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
-from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.flow import check_flow, literal_value
 from tessera_lang.sema.fully_typed import is_whole
 from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.grid_and_where_clauses import check_conditions, head_size
@@ -318,9 +318,9 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
 def _flow(c: TileContext, parameters: Parameters) -> tuple[Diagnostic, ...]:
     """Flow again, with compile-time tests decided."""
 
-    def known(test: ast.Expr) -> bool | None:
-        value = c.try_value(test)
-        return value if isinstance(value, bool) else literal_truth(test)
+    def known(e: ast.Expr) -> object:
+        value = c.try_value(e)
+        return literal_value(e) if value is None else value
 
     heads = {*parameters.variables, *parameters.compile_time}
     first = {n: s for n, (s, _) in assigned_names(c.declaration).items() if n not in heads}

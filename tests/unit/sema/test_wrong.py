@@ -26,7 +26,7 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "continue outside": (X, "if i < n:\n    continue", ["T0107"]),
     "kernel returns": (X, "return x[i]", ["T0212"]),
     "unset after if": (X, "if i < 4:\n    a = x[i]\nout[i] = a", ["T0109"]),
-    "unset after loop": (X, "for k in range(0, 1):\n    a = x[k]\nout[i] = a", ["T0109"]),
+    "unset after loop": (X, "for k in range(1, 1):\n    a = x[k]\nout[i] = a", ["T0109"]),
     "unset before": (X, "out[i] = a\na = 1.0", ["T0109"]),
     "unset loop variable": (X, "for k in range(n):\n    pass\nout[k] = 1.0", ["T0109"]),
     "not mut": ("x: f32[n], out: f32[n]", "out[i] = x[i]", ["T0111"]),
