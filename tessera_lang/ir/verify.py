@@ -236,18 +236,26 @@ def check_dominance(program: Program) -> None:
 def _check_dominance(operation: Operation, visible: set[int], defined: set[int]) -> None:
     for value in operation.operands:
         if id(value) not in visible:
-            name = f"%{value.name}" if value.name else "an operand"
-            raise VerifyError(f"{name} is not defined here", operation)
+            raise _not_defined(value, operation)
     for region in operation.regions:
         inside = [id(value) for value in region.arguments]
         _define(operation, region.arguments, visible, defined)
         for inner in region.operations:
-            _check_dominance(inner, visible, defined)
-            for value in inner.results:
-                inside.append(id(value))
+            if inner.regions:
+                _check_dominance(inner, visible, defined)
+            else:
+                for value in inner.operands:
+                    if id(value) not in visible:
+                        raise _not_defined(value, inner)
+                _define(inner, inner.results, visible, defined)
+            inside += map(id, inner.results)
         visible.difference_update(inside)
-    if operation.results:
-        _define(operation, operation.results, visible, defined)
+    _define(operation, operation.results, visible, defined)
+
+
+def _not_defined(value: Value, operation: Operation) -> VerifyError:
+    name = f"%{value.name}" if value.name else "an operand"
+    return VerifyError(f"{name} is not defined here", operation)
 
 
 def _define(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, cast
 
 from tessera_lang.record import dataclass
@@ -90,6 +91,11 @@ def symbols_of(dim: Dim) -> frozenset[str]:
         return frozenset()
     if isinstance(dim, Sym):
         return frozenset((dim.name,))
+    return _symbols_of(dim)
+
+
+@lru_cache(8192)
+def _symbols_of(dim: DimOp) -> frozenset[str]:
     return symbols_of(dim.left) | symbols_of(dim.right)
 
 

@@ -158,8 +158,8 @@ def _found(
 
 
 def _looked_at(program: Program, plan: LaunchPlan) -> object:
-    """All that the checks look at. Whether arrays have gaps and where they begin is not among it:
-    a launch differs from the declaration mostly in that."""
+    """All that the checks look at. Where arrays begin is not among it, and of arrays with gaps
+    only that they have strides: a launch differs from the declaration mostly in that."""
     text = print_program(program).replace(", contiguous", "").replace(", aligned", "")
     spans = tuple(operation.span for operation in program.walk())
     return text, spans, plan.grid, plan.slots, plan.conditions

@@ -61,6 +61,8 @@ class Facts:
 
     def resolve(self, dim: Dim) -> Dim:
         """A size with what is known put in, in normal form."""
+        if isinstance(dim, int):
+            return dim
         for _ in range(16):
             if not symbols_of(dim) & self.equal.keys():
                 break
@@ -276,6 +278,8 @@ class Facts:
 
     def simplify(self, dim: Dim) -> Dim:
         """A ``min`` or ``max`` without what other parts of it bound."""
+        if isinstance(dim, int):
+            return dim
         form = form_of(self.resolve(dim))
         atom = form.alone
         if not isinstance(atom, DimOp) or atom.operator not in ("min", "max"):

@@ -43,8 +43,10 @@ def number(value: int) -> Form:
 
 
 def _of_terms(terms: dict[Dim, int], constant: int) -> Form:
-    kept = tuple(sorted(((a, k) for a, k in terms.items() if k), key=lambda t: str(t[0])))
-    return _inside(Form(kept, constant))
+    kept = [term for term in terms.items() if term[1]]
+    if len(kept) > 1:
+        kept.sort(key=lambda t: str(t[0]))
+    return _inside(Form(tuple(kept), constant))
 
 
 def _inside(form: Form) -> Form:
@@ -69,6 +71,8 @@ def _flipped(operator: DimOperator) -> Extreme:
 
 def add(a: Form, b: Form, factor: int = 1) -> Form:
     """``a + factor * b``."""
+    if not (a.terms or b.terms):
+        return number(a.constant + factor * b.constant)
     terms = dict(a.terms)
     for atom, k in b.terms:
         terms[atom] = terms.get(atom, 0) + factor * k
@@ -206,6 +210,7 @@ def dim_of_form(form: Form) -> Dim:
     return dim
 
 
+@lru_cache(8192)
 def normal(dim: Dim) -> Dim:
     return dim_of_form(form_of(dim))
 

@@ -94,6 +94,7 @@ def nothing_spilled(artifact: Artifact) -> Counter[str]:
 
 @pytest.mark.parametrize(("dtype", "out"), [("bf16", "bf16"), ("f16", "f16"), ("bf16", "f32")])
 @pytest.mark.parametrize("sizes", [(4096, 4096, 4096), (8192, 28672, 8192), (2048, 2048, 2048)])
+@pytest.mark.sample
 def test_products(dtype: str, out: str, sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     found = nothing_spilled(
@@ -117,6 +118,7 @@ def test_products_of_other_dtypes(text: str, dtype: str, unit: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["none", "relu", "gelu", "silu"])
+@pytest.mark.sample(2)
 def test_a_product_with_a_bias_and_an_activation(how: str) -> None:
     found = nothing_spilled(library(
         "_linear", f"T=bf16, W=bf16, B=bf16, OUT=bf16, how='{how}', x: bf16[4096, 4096], "
