@@ -16,8 +16,9 @@ from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.one_call_kernels import call_by_kernel
-from tessera_lang.evaluate.value import Deferred, Unknown, is_unknown
+from tessera_lang.evaluate.value import Deferred, Scope, Unknown, is_unknown
 from tessera_lang.source import Span
+from tessera_lang.syntax.substitute import substituted
 from tessera_lang.target.host_world import Filling, Reduction
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
 
@@ -133,23 +134,32 @@ def _arange(host: Host, arguments: Arguments, path: str) -> object:
     return host.world.of_numbers(made, None if whole else host.world.arange(*bounds, F64))
 
 
-def _array_of(host: Host, arguments: Arguments, path: str) -> object:
-    """``op.array([[1.0, 2.0], [3.0, 4.0]])``: numbers by the axes that their lists make."""
-    bound = bind(arguments, "op.array", ("x", "dtype"), 1)
-    at = arguments.span_of("x", 0)
+def array_of(host: Host, items: object, at: Span, given: DType | Unknown | None = None) -> object:
+    """An array of numbers, by the axes that their lists make; ``given``: its dtype."""
     numbers: list[object] = []
-    shape = _nested(bound["x"], numbers, at)
+    shape = _nested(items, numbers, at)
     if any(isinstance(n, Unknown) and n.kind == "any" for n in numbers):
         return Unknown()  # it may be a list
-    given = bound.get("dtype")
     own = _dtype_of_numbers(host, numbers)
-    dtype = dtype_of(own if given is None else given, arguments.span_of("dtype", 1))
+    dtype = cast("DType", own if given is None else given)
     made = host.world.fill("empty", shape, dtype)
     for place, number in zip(itertools.product(*map(range, shape)), numbers, strict=True):
         host.world.write(made, place, number)
     if given is not None or own == BOOL or any(isinstance(n, Double) for n in numbers):
         return made
     return host.world.of_numbers(made, numbers)
+
+
+def _array_of(host: Host, arguments: Arguments, path: str) -> object:
+    """``op.array([[1.0, 2.0], [3.0, 4.0]])``."""
+    bound = bind(arguments, "op.array", ("x", "dtype"), 1)
+    given = bound.get("dtype")
+    dtype = None if given is None else dtype_of(given, arguments.span_of("dtype", 1))
+    if host.world.is_array(bound["x"]):  # of arrays, or one: its elements of now
+        e = substituted("op.copy(x)", {}, arguments.call.span, lambda _, x: x)
+        found = host.value(e, Scope(path, {"x": bound["x"]}))
+        return found if dtype is None else host.world.convert(found, dtype)
+    return array_of(host, bound["x"], arguments.span_of("x", 0), dtype)
 
 
 def _dtype_of_numbers(host: Host, numbers: Sequence[object]) -> DType | Unknown:

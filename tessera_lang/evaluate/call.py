@@ -6,6 +6,7 @@ the body of a function is run by ``host.py``.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import cast
@@ -23,6 +24,7 @@ from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, library_help
+from tessera_lang.evaluate.lists_of_numbers import as_array, with_arrays
 from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, product
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import (
@@ -33,6 +35,7 @@ from tessera_lang.evaluate.value import (
     Method,
     Scope,
     Unknown,
+    is_unknown,
 )
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -143,8 +146,12 @@ class Calls(Expressions):
         if function.name in OF_ARRAYS and isinstance(first, Unknown):
             return Unknown()
         with located(arguments.call.span):
+            arguments = with_arrays(self, function.name, arguments)
             found = implementation(self, arguments, scope.path)
         return like(found, *arguments.values, *arguments.keywords.values())
+
+    def as_operand(self, value: object, span: Span) -> object:
+        return as_array(self, value, span)
 
     def product(
         self, a: object, b: object, span: Span, operands: tuple[ast.Expr, ast.Expr] | None
@@ -189,10 +196,28 @@ class Calls(Expressions):
             if method.name == "extend" and not isinstance(given, Unknown):
                 more = list(self.iterate(given, arguments.call.span))
             return self.grow(items, more)
+        if method.name in ("item", "tolist"):
+            bind(arguments, method.name, (), 0)
+            with located(arguments.call.span):
+                return self._items_of(receiver, method.name == "item")
         dtype = bind(arguments, method.name, ("dtype",), 1)["dtype"]
         with located(arguments.call.span):
             target = dtype_of(dtype, arguments.span_of("dtype", 0))
             return self.world.convert(method.receiver, target)
+
+    def _items_of(self, value: object, one: bool) -> object:
+        """The numbers of an array in lists; ``one``: its only number."""
+        if not self.world.is_array(value):
+            return value
+        shape = self.world.shape(value)
+        if not isinstance(shape, tuple) or is_unknown(cast("tuple[object, ...]", shape)):
+            return Unknown()
+        sizes = cast("tuple[int, ...]", shape)
+        if one and math.prod(sizes) != 1:
+            raise arithmetic.ArithmeticFault(f"`item` of an array of {math.prod(sizes)} elements")
+        if one or not sizes:
+            return self.world.read(value, (0,) * len(sizes))
+        return [self._items_of(self.world.read(value, (i,)), False) for i in range(sizes[0])]
 
     # --- functions and kernels of the program ------------------------------------------
 

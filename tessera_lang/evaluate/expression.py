@@ -324,6 +324,8 @@ class Expressions(Operators):
                 return Method(cast("object", owner), e.name)
             raise fault("T0817", f"a list has no attribute `{e.name}`", e.name_span,
                         helps=("it has `append` and `extend`",))  # fmt: skip
+        if e.name == "item" and arithmetic.is_number(owner):
+            return Method(owner, e.name)
         raise fault(
             "T0817", f"{arithmetic.kind_of(owner)} has no attribute `{e.name}`", e.name_span
         )
@@ -359,7 +361,7 @@ class Expressions(Operators):
                     return self.world.device(array)
                 case "T" | "mT":
                     return self.world.view(e.name, array)
-                case "to":
+                case "to" | "item" | "tolist":
                     return Method(array, e.name)
                 case _:
                     raise fault(

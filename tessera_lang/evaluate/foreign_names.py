@@ -197,7 +197,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
-    "unique": "how many there are is known to the run alone: the host program can sort and compare",
+    "unique": "how many there are is known to the run alone: in the host program write"
+    " `s = op.sort(x)` and `s[op.concat(([True], s[1:] != s[:-1]))]`",
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
@@ -205,8 +206,10 @@ _FORMS_OF_TILES: dict[str, str] = {
     " `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
-    "nonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
-    "argwhere": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
+    "nonzero": "how many there are is known to the run alone: in the host program write"
+    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
+    "argwhere": "how many there are is known to the run alone: in the host program write"
+    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
     "bincount": "write `op.sum(x[:, None] == op.arange(bins)[None, :], axis=0)`; of many bins the"
     " host program calls `std.histogram.bincount`",
     "histogram": "number the bins, `b = op.floor((x - low) / width).to(i32)`, and count them:"
@@ -219,7 +222,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "fmod": "write `x % y`, which has the sign of `y`",
     "divmod": "write `a // b` and `a % b`",
     "modf": "write `op.trunc(x)` and `x - op.trunc(x)`",
-    "flatnonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
+    "flatnonzero": "how many there are is known to the run alone: in the host program write"
+    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
     "extract": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "compress": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "select": "write `op.where(c, a, op.where(d, b, otherwise))`",

@@ -19,6 +19,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.double import Double
+from tessera_lang.evaluate.expansion_texts import OF_ELEMENTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.value import Scope, Unknown
 from tessera_lang.record import replace
@@ -27,7 +28,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.syntax.named_slices import is_view
 from tessera_lang.target.host_world import KernelReference, World
-from tessera_lang.types.dtype import BOOL, F32, F64, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, I64, DType
 
 KERNEL = "call"
 IN_KERNELS_ALONE = (
@@ -46,6 +47,12 @@ _MAKERS = ("op.eye", "op.linspace")
 """What makes an array of numbers."""
 _OF_PLACES = ("op.take", "op.take_along_axis", "op.repeat")
 """What takes an array of places, which meets no other."""
+_OF_NUMBERS = ("op.where", "op.isclose", "op.power", "op.hypot", "op.sinc", "op.nan_to_num",
+               "op.isposinf", "op.isneginf", "op.round", "op.sign")  # fmt: skip
+"""What takes numbers alone, besides functions of each element."""
+_OF_FLOATS = ("op.cbrt", "op.copysign", "op.logaddexp", "op.heaviside", "op.sinc", "op.deg2rad",
+              "op.rad2deg", "op.rint", "op.fabs")  # fmt: skip
+"""What takes floats alone, where NumPy takes integers too."""
 _ONE_RESULT = ("return {}",)
 _TWO_RESULTS = ("first, second = {}", "return first, second")
 
@@ -161,6 +168,8 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         member = name.removeprefix("op.")
         if member in MODULE_MEMBERS["math"]:
             return _of_number(host, member, arguments)
+        if member in OF_ELEMENTS or name in _OF_NUMBERS:
+            return _of_numbers_alone(host, name, arguments)
         raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span)
     if of_numbers and name == "op.linspace":
         given.append("dtype=f64")
@@ -282,6 +291,27 @@ def _of_number(host: Host, member: str, arguments: Arguments) -> object:
     names = tuple(ast.Name(e.span, f"x{i}") for i, e in enumerate(call.arguments))
     given = {n.id: v for n, v in zip(names, arguments.values, strict=True)}
     return host.value(ast.Call(call.span, function, names, call.keywords), Scope("", given))
+
+
+def _of_numbers_alone(host: Host, name: str, arguments: Arguments) -> object:
+    """A function of each element, of numbers: of arrays of one element with 64 bits."""
+
+    def as_array(value: object) -> object:
+        if not isinstance(value, (bool, int, float)):
+            return value
+        dtype = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F64
+        return host.world.fill("full", (1,), dtype, value)
+
+    numbers = (*arguments.values, *arguments.keywords.values())
+    floats = any(isinstance(n, float) for n in numbers) or name in _OF_FLOATS
+    given = tuple(float(v) if floats and isinstance(v, int) and not isinstance(v, bool) else v
+                  for v in arguments.values)  # fmt: skip
+    made = Arguments(arguments.call, tuple(map(as_array, given)), arguments.keywords)
+    found = call_by_kernel(host, name, made)
+    number = host.world.read(found, (0,)) if host.world.is_array(found) else found
+    if isinstance(number, Double) and not any(isinstance(n, Double) for n in numbers):
+        return float(number)
+    return number
 
 
 def _dtype_of_floats(host: Host, arguments: Arguments) -> DType | None:

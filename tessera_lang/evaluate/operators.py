@@ -87,10 +87,17 @@ class Operators:
             return self.product(a, b, span, operands)
         with located(span):
             if self.world.is_array(a) or self.world.is_array(b):
-                return self.world.binary(operator, a, b)
+                return self.world.binary(operator, *self._operands(a, b, span))
             result = arithmetic.binary(operator, a, b)
         with located(span, "T0802"):
             return arithmetic.int64(result)
+
+    def as_operand(self, value: object, span: Span) -> object:
+        """A list or tuple as an array, beside another; any other value itself."""
+        return value
+
+    def _operands(self, a: object, b: object, span: Span) -> tuple[object, ...]:
+        return self.as_operand(a, span), self.as_operand(b, span)
 
     def product(
         self, a: object, b: object, span: Span, operands: tuple[ast.Expr, ast.Expr] | None
@@ -121,7 +128,7 @@ class Operators:
                 if self.world.is_array(a) or self.world.is_array(b):
                     if operator in ("in", "not in"):
                         raise not_built("`in` of an array", span)
-                    return self.world.binary(operator, a, b)
+                    return self.world.binary(operator, *self._operands(a, b, span))
             elif a is not b and (isinstance(a, Unknown) or isinstance(b, Unknown)):
                 return Unknown("bool")
             return arithmetic.compare(operator, a, b)
