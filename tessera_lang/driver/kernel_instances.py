@@ -32,11 +32,12 @@ from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import Checked as KnownChecks
 from tessera_lang.lower.ast_to_tile.kernel import finish_kernel, lower_body
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.instance import check_function, needed_sizes
 from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import FunctionSymbol, Signature, TensorArgument, TypedFunction
+from tessera_lang.sema.tile.whole_arrays import is_of_arrays
 from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions
@@ -45,6 +46,7 @@ from tessera_lang.target.machine import Machine
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
+    from tessera_lang.driver.whole_array_loops import Forms
     from tessera_lang.evaluate.host import Host
     from tessera_lang.evaluate.value import Derivative
     from tessera_lang.lower.ast_to_graph.derivative import Graphs
@@ -87,13 +89,16 @@ class Scheduled:
 class Instance:
     """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, and
     for launches whose grid has more axes than it asks for to ``wider``, a tile kernel to
-    ``schedule``."""
+    ``schedule``. ``loops``: a kernel of whole arrays as one loop, which is lowered then; in
+    ``smaller`` what was lowered of its further forms."""
 
     typed: TypedFunction | None
     diagnostics: tuple[Diagnostic, ...]
     tile: LoweredTile | None = None
     wider: dict[int, LoweredTile] = field(default_factory=dict[int, LoweredTile])
     schedule: Scheduled | None = None
+    loops: Forms | None = None
+    smaller: dict[int, Scheduled] = field(default_factory=lambda: dict[int, Scheduled]())
 
 
 class Instances(Scopes):
@@ -125,6 +130,18 @@ class Instances(Scopes):
             self._graphs = graphs_of(self.runner)
         return differentiated(host, derivative, values, call, cotangent, self._graphs)
 
+    def profiled(
+        self, host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
+        trace: str,
+    ) -> None:  # fmt: skip
+        """Prints what the kernels of ``f`` take; see ``evaluate.modules.Library``."""
+        from tessera_lang.driver.graphs import graphs_of
+        from tessera_lang.driver.profiles import Compiler, profiled
+
+        if self._graphs is None:
+            self._graphs = graphs_of(self.runner)
+        profiled(cast("Compiler", self), host, derivative, values, call, self._graphs, trace)
+
     @property
     def target(self) -> str:
         """What signatures are completed for. Where no target is known it is the one that takes
@@ -136,8 +153,20 @@ class Instances(Scopes):
         bound; the signature says nothing of sizes."""
         return self._remembered(
             self._asked, path, name, signature,
-            lambda symbol: needed_sizes(symbol, signature, self.scope),
+            lambda symbol: self._needed(symbol, signature),
         )  # fmt: skip
+
+    def _needed(self, symbol: FunctionSymbol, signature: Signature) -> tuple[Axes, Axes]:
+        needed, whole = needed_sizes(symbol, signature, self.scope)
+        if not needed and is_tile_of_arrays(symbol):
+            from tessera_lang.driver.whole_array_loops import loop_symbol, sized_for_loop
+
+            sized = sized_for_loop(self, symbol, signature)
+            loop = None if sized is None else loop_symbol(self, symbol, sized[0])
+            if sized is not None and loop is not None:
+                more, whole = needed_sizes(loop, sized[0], self.scope)
+                needed = tuple(dict.fromkeys((*sized[1], *more)))
+        return needed, tuple(a for a in whole if a not in needed)
 
     def signature(self, path: str, name: str, text: str = "") -> Signature:
         """The signature of a kernel by its annotations and ``text``. Raises TesseraError."""
@@ -260,7 +289,13 @@ class Instances(Scopes):
     def _checked(self, symbol: FunctionSymbol, signature: Signature) -> Instance:
         self.counts["check"] += 1
         typed, diagnostics = check_function(symbol, signature, self.scope)
-        return Instance(typed, tuple(diagnostics))
+        made = Instance(typed, tuple(diagnostics))
+        if typed is not None and is_tile_of_arrays(symbol) and not has_errors(diagnostics):
+            from tessera_lang.driver.whole_array_loops import Forms
+
+            forms = Forms(self, symbol, signature, typed)
+            made.loops = forms if forms.get(0) is not None else None
+        return made
 
     def _remembered(
         self, store: dict[str, dict[tuple[object, ...], tuple[Key, T]]], path: str, name: str,
@@ -338,11 +373,17 @@ class Instances(Scopes):
         shared = self.runner.step(share, lambda: body.shared(program), program)
         return finish_kernel(shared, body, known)
 
-    def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:
-        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
+    def _schedule(
+        self, path: str, instance: Instance, fresh: bool = False, number: int = 0
+    ) -> Scheduled:  # fmt: skip
+        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR. ``number``: of
+        the forms of one that is made a loop."""
         from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
 
-        typed, known = instance.typed, instance.schedule
+        form = None if instance.loops is None else instance.loops.get(number)
+        typed, known = instance.typed if form is None else form.typed, instance.schedule
+        if number:
+            known = instance.smaller.get(number)
         assert typed is not None
         if known is not None and not fresh:
             return known
@@ -362,8 +403,44 @@ class Instances(Scopes):
             sources = tuple(files.values())
             known, *then = (Scheduled(p, own, found, sources) for p, own in parts)
             known.then = tuple(then)
-            instance.schedule = known
+            if number:
+                instance.smaller[number] = known
+            else:
+                instance.schedule = known
         return known
+
+    def _fitting(
+        self, path: str, instance: Instance, machine: Machine, fresh: bool = True
+    ) -> tuple[Scheduled, ForMachine]:
+        """What is lowered of an instance for a machine; of a kernel that is made a loop the first
+        form that the machine has room for. Raises TesseraError, InternalFault."""
+        first: tuple[Scheduled, ForMachine] | None = None
+        number = 0
+        while True:
+            scheduled = self._schedule(path, instance, fresh, number)
+            if has_errors(scheduled.diagnostics):
+                raise self.error((*instance.diagnostics, *scheduled.diagnostics))
+            made = self._made_for(scheduled, machine)
+            form = None if instance.loops is None else instance.loops.get(number)
+            if form is not None and made.lowered is not None:
+                notes = form.notes(first[1].remarks if first is not None else ())
+                return scheduled, replace(made, remarks=(*notes, *made.remarks))
+            first = first or (scheduled, made)
+            number += 1
+            if first[1].lowered is not None or form is None or instance.loops is None:
+                return first
+            if instance.loops.get(number) is None:
+                return first
+
+    def _made_for(self, made: Scheduled, machine: Machine) -> ForMachine:
+        """Of a kernel of several launches the first, with the others behind it."""
+        for launch in made.launches:
+            if machine not in launch.machines:
+                found = tile_compilation.for_machine(
+                    launch.program, launch.plan, machine, self.runner
+                )
+                launch.machines[machine] = found
+        return tile_compilation.joined([launch.machines[machine] for launch in made.launches])
 
     def _sound(self, path: str, kernel: str, signature: Signature) -> Instance:
         """An instance without errors. Raises TesseraError."""
@@ -409,6 +486,11 @@ class Instances(Scopes):
 
 def kernels_of(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
     return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
+
+
+def is_tile_of_arrays(symbol: FunctionSymbol) -> bool:
+    """Whether a kernel may be one loop over cascaded reductions."""
+    return tile_decorator(symbol.declaration) is not None and is_of_arrays(symbol)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

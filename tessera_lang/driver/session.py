@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
-from tessera_lang.driver import pipeline, tile_compilation
+from tessera_lang.driver import pipeline
 from tessera_lang.driver.code_generation import Begin, begin_code
 from tessera_lang.driver.function_keys import Key
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.kernel_instances import (
+    Instance,
     Instances,
-    Scheduled,
     has_errors,
     kernels_of,
 )
@@ -392,38 +392,26 @@ class Session(Instances):
         """A tile kernel for a machine: the decided schedule, Tile IR and remarks. Raises as
         ``tile`` does, but where the schedule is refused."""
         instance = self._sound(path, kernel, signature)
-        made = self._schedule(self.files.spelling(path), instance, fresh=True)
-        if has_errors(made.diagnostics):
-            raise self.error((*instance.diagnostics, *made.diagnostics))
-        return self._made_for(made, machine)
+        return self._fitting(self.files.spelling(path), instance, machine)[1]
 
     def for_machines(self, path: str, machine: Machine) -> list[ForMachine]:
         """The tile kernels of a file that checks have lowered, for a machine, one for each
         instance that has no error; of a kernel that is called, only those of its calls and
         signatures. Raises InternalFault."""
         kept = self._instances.get(self.files.spelling(path), {})
-        scheduled: dict[object, list[tuple[bool, Scheduled]]] = {}
+        path = self.files.spelling(path)
+        scheduled: dict[object, list[tuple[bool, Instance]]] = {}
         for (function, signature), (_, instance) in kept.items():
             made = instance.schedule
             if made is not None and not has_errors(made.diagnostics):
                 sized = knows_sizes(cast("Signature", signature))
-                scheduled.setdefault(function, []).append((sized, made))
+                scheduled.setdefault(function, []).append((sized, instance))
         return [
-            self._made_for(made, machine)
+            self._fitting(path, instance, machine, fresh=False)[1]
             for instances in scheduled.values()
-            for sized, made in instances
+            for sized, instance in instances
             if sized or not any(other for other, _ in instances)
         ]
-
-    def _made_for(self, made: Scheduled, machine: Machine) -> ForMachine:
-        """Of a kernel of several launches the first, with the others behind it."""
-        for launch in made.launches:
-            if machine not in launch.machines:
-                found = tile_compilation.for_machine(
-                    launch.program, launch.plan, machine, self.runner
-                )
-                launch.machines[machine] = found
-        return tile_compilation.joined([launch.machines[machine] for launch in made.launches])
 
     def compile_kernel(
         self, path: str, name: str, signature: Signature, options: TargetOptions,
@@ -461,8 +449,7 @@ class Session(Instances):
         if machine.target != "cuda":
             return ()
         instance = self._sound(path, name, signature)
-        scheduled = self._schedule(self.files.spelling(path), instance, fresh=True)
-        made = self._made_for(scheduled, machine)
+        scheduled, made = self._fitting(self.files.spelling(path), instance, machine)
         return told((*scheduled.diagnostics, *made.remarks))
 
     def _backend(self, options: TargetOptions) -> Backend:
@@ -501,9 +488,8 @@ class Session(Instances):
     ) -> list[Artifact]:
         """Code of a tile kernel: of each of its launches, with few registers in memory."""
         self.tile(path, name, signature, machine)
-        made = self._schedule(
-            self.files.spelling(path), self._sound(path, name, signature), fresh=True
-        )
+        instance = self._sound(path, name, signature)
+        made, _ = self._fitting(self.files.spelling(path), instance, machine)
         running: list[Callable[[], Artifact]] = []
         for launch in made.launches:
             lowered = launch.machines[machine].lowered

@@ -20,6 +20,7 @@ from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
+from tessera_lang.evaluate.derivatives import fused_of
 from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
@@ -128,6 +129,23 @@ class Calls(Expressions):
         given = Arguments(rest, arguments.values, arguments.keywords)
         values = self.bound(function.innermost, given)
         return self.modules.library.differentiated(self, function, values, call, cotangent)
+
+    def profiled(self, arguments: Arguments, path: str) -> None:
+        """``graph.profile(f, ...)``: the function, its arguments, and ``trace=``."""
+        call, of = arguments.call, arguments.values[0] if arguments.values else None
+        if not isinstance(of, HostFunction | Derivative):
+            raise fault("T0761", "`graph.profile` takes a plain function, and its arguments",
+                        call.span)  # fmt: skip
+        own = of if isinstance(of, Derivative) else fused_of(of, call.span)
+        trace = arguments.keywords.get("trace", "")
+        if not isinstance(trace, str):
+            raise fault("T0818", "`trace=` is the name of a file", call.span)
+        keywords = tuple(k for k in call.keywords if k.name != "trace")
+        rest = ast.Call(call.span, call.arguments[0], call.arguments[1:], keywords)
+        named = {k: v for k, v in arguments.keywords.items() if k != "trace"}
+        values = self.bound(own.innermost, Arguments(rest, arguments.values[1:], named))
+        file = self.file(trace, path) if trace else ""
+        self.modules.library.profiled(self, own, values, call, file)
 
     def file(self, name: str, path: str) -> str:
         """A data file of a program: relative names stand beside the program's file."""

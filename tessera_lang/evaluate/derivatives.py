@@ -76,7 +76,12 @@ def fused_of(of: object, span: Span) -> Derivative:
     return Derivative(of, (), single=True, with_value=True)
 
 
+def _profile(host: Host, arguments: Arguments, path: str) -> object:
+    host.profiled(arguments, path)
+    return None
+
+
 DERIVATIVES: dict[str, Function] = {
     "grad": _derivative("grad", False), "value_and_grad": _derivative("value_and_grad", True),
-    "fused": _fused,
+    "fused": _fused, "graph.profile": _profile,
 }  # fmt: skip

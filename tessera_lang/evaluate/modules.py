@@ -59,6 +59,14 @@ class Library(Protocol):
         ``cotangent``: of what ``f`` gives; None where that is a number. Raises HostFault."""
         ...
 
+    def profiled(
+        self, host: Any, derivative: Derivative, values: dict[str, object], call: ast.Call,
+        trace: str,
+    ) -> None:  # fmt: skip
+        """Runs ``f`` and prints what its kernels take; ``trace``: a file for events. Raises
+        HostFault."""
+        ...
+
 
 def decorator_name(decorator: ast.Decorator) -> str:
     """The dotted name of a decorator: ``kernel``, ``op.kernel``, ``op.autotunable``."""

@@ -148,7 +148,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.triu", "x k", 1),
     _info("op.transpose", "x axes", 1),
     _info("op.softmax", "x axis", 1),
-    _info("op.matmul", "a b precision", 2),
+    _info("op.matmul", "a b precision tile_shape", 2),
     _info("tile.mma_sync", "a b precision", 2),
     _info("op.where", "condition a b"),
     _info("op.clamp", "x low high"),

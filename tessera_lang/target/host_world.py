@@ -8,7 +8,7 @@ symbolic one that knows dtypes and shapes only. Must not know syntax, NumPy or a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, TargetOptions
@@ -62,6 +62,25 @@ def mixing_help(left: DType, right: DType) -> tuple[str, ...]:
     """What to write where arrays of two dtypes meet that need a cast."""
     first, dtype = cast_to_meet(left, right)
     return (f"convert the {'left' if first else 'right'} operand: `.to({dtype})`",)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a launch takes. ``occupancy``: the part of the machine that is at work, 0 to 1;
+    ``groups``: how many there are."""
+
+    seconds: float
+    occupancy: float
+    groups: int
+
+
+@runtime_checkable
+class MeasuringWorld(Protocol):
+    """A world that runs kernels and can say what a launch takes."""
+
+    def measured(self, kernel: KernelReference, arguments: tuple[object, ...]) -> Measured:
+        """A launch of a tile kernel that writes no argument, run several times."""
+        ...
 
 
 class World(Protocol):

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import ast as python_ast
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tessera_backend.runtime.host_environment import HostWorld
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tessera_lang.evaluate.host import Host
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program
 from tests.unit.ir.other_parser import module_read
@@ -35,10 +38,7 @@ TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 2e-2}  # relative, by norm
 PENDING = {
     "all_reduce": "distribution is not built yet",
     "autotune_conv2d": "graph functions and the tuner are not built yet",
-    "flash_attention_schedule": "graph functions are not built yet",
-    "matmul_tile_shape": "graph functions are not built yet",
     "mesh_72": "distribution is not built yet",
-    "profile_step": "graph functions and the profiler are not built yet",
     "reduce_spec": "distribution is not built yet",
     "replicate_spec": "distribution is not built yet",
     "row_sharded_tensor": "distribution is not built yet",
@@ -46,8 +46,9 @@ PENDING = {
     "sharded_tensor_bf16": "distribution is not built yet",
 }
 BUILT = {
-    "ir_prefetch_line", "matmul_schedule", "pipeline_prefetch_mma", "pipelined_attention",
-    "sum_reduce", "tiled_matmul", "vec_add",
+    "flash_attention_schedule", "ir_prefetch_line", "matmul_schedule", "matmul_tile_shape",
+    "pipeline_prefetch_mma", "pipelined_attention", "profile_step", "sum_reduce",
+    "tiled_matmul", "vec_add",
 }  # fmt: skip
 
 
@@ -109,8 +110,13 @@ def make_inputs(case: dict[str, Any], size: dict[str, int], dtype: str) -> dict[
 def expected(text: str, arrays: dict[str, np.ndarray], size: dict[str, int]) -> np.ndarray:
     """The NumPy expression of the case in float64."""
     names: dict[str, Any] = {k: v.astype(np.float64) for k, v in arrays.items()}
-    names |= size | {"full": np.full, "sum": np.sum}
+    names |= size | {"full": np.full, "sum": np.sum, "softmax": softmax}
     return eval(text, {"__builtins__": {}}, names)  # text of a case file, not of a user
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
 
 
 def compare(
@@ -169,6 +175,9 @@ def run_case(name: str, target: str, tmp_path: Path) -> None:
         return
     file = tmp_path / f"{name}.tessera"
     file.write_text(source_of(name))
+    if "call" not in case:
+        run_program(file, case, target)
+        return
     if name not in PENDING and "inputs" in case:
         check_diagnostics(file, case)
     module = tessera.load(str(file), target=target)
@@ -193,6 +202,37 @@ def run_case(name: str, target: str, tmp_path: Path) -> None:
             arrays |= {result: returned} if result else {}
             for key, text in checks.items():
                 compare(arrays[key], text, before, case, size, dtype)
+
+
+def run_program(file: Path, case: dict[str, Any], target: str) -> None:
+    """A case that is a program: its top-level statements, with the inputs as given names."""
+    assert not [d for d in Session().check(str(file), given=frozenset(case.get("inputs", ())))
+                if d.severity == "error"]  # fmt: skip
+    for size in case.get("sizes", [{}]):
+        for dtype in case.get("dtypes", ["f32"]):
+            session, printed = Session(), list[str]()
+            world = HostWorld(session, target, printed.append)
+            arrays = make_inputs(case, size, dtype) if "inputs" in case else {}
+            host = Host(world, session, str(file))
+            host.run({k: world.adopt(v) for k, v in arrays.items()})
+            for key in case["check"].keys() - {"output", "format"}:
+                found = np.asarray(world.handed_back(host.top.values[key]))
+                compare(found, case["check"][key], arrays, case, size, dtype)
+            if "output" in case["check"]:
+                check_profile("".join(printed))
+
+
+def check_profile(printed: str) -> None:
+    """A line for each kernel, as in the document, and what became of the operators."""
+    lines, _, rewrites = printed.partition("rewrites:")
+    number = r"\d[\d.e+]*"
+    form = (rf"\w+\[[^]]*\]\s+latency={number}[µm]s\s+occupancy=\d+%\s+"
+            rf"bandwidth={number}[TGM]B/s\s+tiles=\d+")  # fmt: skip
+    for line in lines.splitlines():
+        assert re.fullmatch(form, line), line
+    names = re.findall(r"MatMul|Softmax", lines)
+    assert sorted(names) == ["MatMul", "MatMul", "Softmax"]
+    assert "Softmax is " in rewrites
 
 
 def run_ir_case(name: str) -> None:

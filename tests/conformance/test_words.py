@@ -138,6 +138,25 @@ def test_matmul_schedule_stages_with_a_pitch(dtype: str, arch: str) -> None:
     assert padded or "padding" in made.remarks
 
 
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_flash_attention_schedule_is_one_kernel(dtype: str, size: int) -> None:
+    """Nothing of the size of the scores is in memory. Of three stages a remark says where they do
+    not fit."""
+    session = Session(overlay={"case.tessera": source_of("flash_attention_schedule")})
+    shapes = ", ".join(f"{x}: {dtype}[4096, {size}]" for x in "QKV")
+    wanted = session.signature("case.tessera", "attention", shapes)
+    made = session.for_machine(
+        "case.tessera", "attention", wanted, session.machine("cuda", "sm_90")
+    )
+    assert made.lowered is not None and len(made.launches) == 1
+    _, plan = made.lowered
+    assert not any(slot.kind == "scratch" for slot in plan.slots), plan.slots
+    stages = {o.attributes.get("stages") for o in made.schedule.walk() if o.name.endswith(".load")}
+    remarks = [d.message for d in made.remarks if "pipeline_stages(3)" in d.message]
+    assert 3 in stages or any("232448" in text for text in remarks), stages
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_pipeline_prefetch_mma_is_double_buffered(dtype: str, arch: str) -> None:

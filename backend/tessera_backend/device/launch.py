@@ -112,6 +112,16 @@ class CudaKernel:
             )
         self.fault: FaultRecord = fault_record(device)
 
+    def residents(self) -> tuple[int, float]:
+        """Groups that run on the device at once, and the part of its places for lanes that these
+        take."""
+        cluster = max(prod(self.plan.cluster), 1)
+        groups = resident_groups(
+            self.device, self._function, self.group, self.dynamic_shared, cluster
+        )
+        places = self.device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") * self.device.units
+        return groups, groups * prod(self.group) / places
+
     @property
     def module(self) -> Module:
         return self._module

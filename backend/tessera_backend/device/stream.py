@@ -50,6 +50,12 @@ class Event:
         with self.device.current():
             self.device.driver.call("cuEventSynchronize", self._event)
 
+    def seconds_until(self, later: Event) -> float:
+        """Between this mark and a later one, which the device has passed."""
+        with self.device.current():
+            found = self.device.driver.call("cuEventElapsedTime", self._event, later._event)
+        return float(found) / 1e3
+
     def block(self, stream: int) -> None:
         """Later work of the stream waits for this mark."""
         with self.device.current():

@@ -35,6 +35,10 @@ class CudaCode:
         self.report = self._faults.report
 
     @property
+    def kernel(self) -> CudaKernel:
+        return self._kernel
+
+    @property
     def flags(self) -> Any:
         return self.fault.flags
 

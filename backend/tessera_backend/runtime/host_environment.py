@@ -31,6 +31,7 @@ from tessera_backend.runtime.compiler import SessionProvider, backend, options_f
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.measured_launches import Measuring
 from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.number_arrays import NumberArrays, numbers_of
 from tessera_backend.runtime.results import aligned_empty
@@ -50,7 +51,7 @@ from tessera_lang.target.host_world import (
 from tessera_lang.types.dtype import BOOL, F32, DType, widens_to
 
 
-class HostWorld:
+class HostWorld(Measuring):
     """See ``tessera_lang.target.host_world.World``. ``target`` is ``cpu`` or ``cuda``."""
 
     floats: DType = F32
@@ -441,10 +442,8 @@ class HostWorld:
 
     def _run(self, launcher: Launcher, given: list[object], named: dict[str, Any]) -> list[Array]:
         """Run a tile kernel; the arrays it returns, in memory of this world."""
-        values, prepared = launcher.prepare(given, named)
-        results = [self._empty(shape, dtype) for dtype, shape in prepared.results]
-        views = [describe(self._given(array), "result") for array in results]
-        prepared.run([*values, *views], 0)
+        prepared, arguments, results = self._prepared(launcher, given, named)
+        prepared.run(arguments, 0)
         return results
 
     def _given(self, value: object) -> object:

@@ -62,7 +62,8 @@ def _of_matmul(g: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
 
 PRODUCTS: tuple[Operator, ...] = (
     Operator(
-        "matmul", ("a", "b"), (), _product_shape, rules.product_dtype,
+        "matmul", ("a", "b"), (AttributeDef("tile", "ints", optional=True),), _product_shape,
+        rules.product_dtype,
         (Refused((_F44, "!graph.tensor<f32, [5, 4]>"), "axis 1 of the left has size 4, axis 0"),
          Refused((_F4, _F4), "both have two axes"),
          Refused((_F44, "!graph.tensor<f64, [4, 4]>"), "dtypes differ")),

@@ -69,8 +69,9 @@ def _dtype(value: object, default: DType) -> DType:
 # --- products and reductions -----------------------------------------------------------------
 
 
-def product(w: GraphWorld, a: object, b: object) -> object:
-    """``a @ b``, by NumPy's rules of axes."""
+def product(w: GraphWorld, a: object, b: object, tile: tuple[int, ...] = ()) -> object:
+    """``a @ b``, by NumPy's rules of axes. ``tile``: rows, columns and contraction of the tiles of
+    its kernel, where they are said."""
     x, y = (_array(w, v) for v in w.met(a, b))
     left, right = x.tensor_type.dtype, y.tensor_type.dtype
     if left != right:
@@ -82,7 +83,7 @@ def product(w: GraphWorld, a: object, b: object) -> object:
     x = w.builder.reshape(x, (1, *x.tensor_type.shape)) if row else x
     y = w.builder.reshape(y, (*y.tensor_type.shape, 1)) if column else y
     x, y = _with_batches(w, x, y)
-    found = w.op("matmul", x, y)
+    found = w.op("matmul", x, y, **({"tile": tile} if tile else {}))
     shape = found.tensor_type.shape
     front = shape[:-2]
     if row and column and not front:
@@ -105,7 +106,12 @@ def _with_batches(w: GraphWorld, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _matmul(w: GraphWorld, given: Given) -> object:
-    return product(w, given["a"], given["b"])
+    if given.get("precision", "exact") != "exact":
+        raise not_here("`precision=` of `op.matmul`")
+    tile = _integers(given["tile_shape"], "a size of a tile") if "tile_shape" in given else ()
+    if len(tile) > 3 or any(n <= 0 for n in tile):
+        raise WorldFault("`tile_shape` is rows, columns and contraction of a tile", code="T0610")
+    return product(w, given["a"], given["b"], tile)
 
 
 def _reduction(kind: str) -> ArrayFunction:
@@ -484,7 +490,7 @@ def _nested(value: object, numbers: list[object]) -> tuple[int, ...]:
 
 
 FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
-    **FUNCTIONS_OF_ELEMENTS, "matmul": ("a b", 2, _matmul),
+    **FUNCTIONS_OF_ELEMENTS, "matmul": ("a b precision tile_shape", 2, _matmul),
     **{n: ("x axis keepdims", 1, _reduction(n)) for n in (
         "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin")},
     "var": ("x axis keepdims correction ddof", 1, _spread(False)),

@@ -7,6 +7,7 @@ a gradient is made (``opt/graph``), nor how kernels are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import cast
 
 from tessera_lang.evaluate.fault import fault, located
@@ -37,10 +38,17 @@ from tessera_lang.types.dtype import F64
 
 @dataclass(slots=True, eq=False)
 class Differentiated:
-    """The gradient of a graph, and its kernels where they have been asked for."""
+    """The gradient of a graph, and its kernels where they have been asked for. ``before``: the
+    graph before reductions were made visible; ``numbers``: parameters that are numbers."""
 
     function: Operation
+    before: Operation
     kernels: tuple[GraphKernel, ...] | None = None
+    numbers: frozenset[Value] = frozenset()
+
+
+Watch = Callable[[Differentiated, GraphKernel, list[object]], None]
+"""Is told of each kernel that was launched, and of its arguments."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +59,7 @@ class Graphs:
 
     prepare: Callable[[Program], Program]
     known: dict[object, Differentiated] = field(default_factory=dict[object, Differentiated])
+    watch: Watch | None = None
 
 
 MOST_GRAPHS = 1024  # that are kept
@@ -161,7 +170,8 @@ def _gradient(
     numbers: list[NumberKind] = [_number_kind(v) for v in shown]
     inputs = [*parameters.given, *(outer for outer, _ in world.captured), *(seeds or ())]
     of = function, tuple(wrt), derivative.with_value, seeds is not None
-    made = iter(execute(host, _differentiated(graphs, *of, inputs, call), inputs, numbers))
+    made = iter(execute(host, _differentiated(graphs, *of, inputs, call), inputs, numbers,
+                        graphs.watch))  # fmt: skip
     value = rebuilt(result, is_value, lambda _: next(made)) if derivative.with_value else None
     gradients = tuple(
         rebuilt(values[name], parameters.is_leaf, lambda _: next(made)) for name in derivative.wrt
@@ -234,10 +244,11 @@ def _differentiated(
             made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
     except GradientError as error:
         raise fault("T0761", str(error), error.span or call.span) from None
+    (made,) = graphs.prepare(Program("graph", (made,))).operations
     (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
-    found = graphs.known[key] = Differentiated(function)
+    found = graphs.known[key] = Differentiated(function, made)
     return found
 
 
@@ -255,8 +266,9 @@ def graph_key(function: Operation) -> object:
 
 
 def execute(
-    host: Host, made: Differentiated, inputs: Sequence[object], numbers: Sequence[NumberKind]
-) -> list[object]:
+    host: Host, made: Differentiated, inputs: Sequence[object], numbers: Sequence[NumberKind],
+    watch: Watch | None = None,
+) -> list[object]:  # fmt: skip
     """The results of a graph in the world of an evaluator: ``numbers`` says which are numbers."""
     function = made.function
     results = function.regions[0].terminator.operands
@@ -276,6 +288,7 @@ def execute(
         ]
     if made.kernels is None:
         parameters = zip(function.regions[0].arguments, inputs, strict=True)
-        numbers_given = {v for v, g in parameters if isinstance(g, float)}
-        made.kernels = plan_of(function, numbers_given).kernels
-    return run_kernels(host, function, inputs, numbers, made.kernels)
+        made.numbers = frozenset(v for v, g in parameters if isinstance(g, float))
+        made.kernels = plan_of(function, made.numbers).kernels
+    seen = None if watch is None else partial(watch, made)
+    return run_kernels(host, function, inputs, numbers, made.kernels, seen)

@@ -28,12 +28,14 @@ _OF_ELEMENTS = ("sum", "mean", "prod", "reduce_max", "reduce_min", "any", "all")
 @dataclass(frozen=True, slots=True)
 class GraphKernel:
     """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
-    it returns, in order. ``origin``: the part of the program that computes the first of them."""
+    it returns, in order. ``origin``: the part of the program that computes the first of them.
+    ``tile``: rows and places of the tiles of a loop."""
 
     source: str
     arguments: tuple[Value | float, ...]
     results: tuple[Value, ...]
     origin: Span | None
+    tile: tuple[int, ...] = ()
 
     @property
     def path(self) -> str:
@@ -69,15 +71,19 @@ class _Writer:
         self._arguments: list[Value | float] = []
         self._parameters: list[str] = []
         self._count = 0
+        self._product: Operation | None = None
+        self._of_elements = False
 
     def kernel(self, value: Value) -> GraphKernel:
         operation = self._made[value]
+        self._of_elements = operator_of(operation).elementwise
         text, shape = self._operation(operation)
         wanted = _sizes(value.tensor_type)
         if shape != wanted:
             text = self._spread(text, shape, value.tensor_type)
         parameters = ", ".join(self._parameters)
-        source = f"@op.kernel\ndef {NAME}({parameters}):\n    return {text}\n"
+        tile = "" if self._product is None else _tile(self._product)
+        source = f"@op.kernel\ndef {NAME}({parameters}):\n{tile}    return {text}\n"
         return GraphKernel(source, tuple(self._arguments), (value,), operation.span)
 
     def _spread(self, text: str, shape: Shape, t: TensorType) -> str:
@@ -108,6 +114,8 @@ class _Writer:
         if name in ("graph.full", "graph.broadcast", "graph.arange") or _adds_axes(operation):
             return True
         once = self._uses[operation.result] == 1
+        if name == "graph.matmul":
+            return once and row.elementwise and self._of_elements and self._product is None
         if user.name == "graph.cast" and once and not operation.result.tensor_type.rank:
             return operator_of(operation).name in _OF_ELEMENTS
         fits = operator_of(operation).elementwise and self._count < OPERATORS_OF_A_KERNEL
@@ -137,6 +145,8 @@ class _Writer:
         self._count += 1
         row = operator_of(operation)
         t = operation.result.tensor_type
+        if row.name == "matmul":
+            return self._of_product(operation), _sizes(t)
         if row.name == "full":
             return self._number(cast("float", operation.attributes["value"]), t.dtype), ()
         if row.name == "broadcast":
@@ -149,10 +159,17 @@ class _Writer:
         texts: list[str] = []
         for value in operation.operands:
             text, shape = self._operand(value, operation)
-            if row.name != "matmul" and shape != _sizes(value.tensor_type):
+            if shape != _sizes(value.tensor_type):
                 text = self._spread(text, shape, value.tensor_type)
             texts.append(text)
         return _filled(operation, row, texts), _sizes(t)
+
+    def _of_product(self, operation: Operation) -> str:
+        """A product; beside what follows element by element it is rounded as it is alone."""
+        self._product = operation
+        texts = [self._operand(v, operation)[0] for v in operation.operands]
+        text = _filled(operation, operator_of(operation), texts)
+        return f"({text}).to({operation.result.tensor_type.dtype})" if self._of_elements else text
 
     def _elementwise(self, operation: Operation, row: Operator) -> tuple[str, Shape]:
         parts = [self._operand(v, operation) for v in operation.operands]
@@ -211,6 +228,12 @@ class _Writer:
         self._parameters.append(f"{name}{annotation}")
         self._arguments.append(argument)
         return name
+
+
+def _tile(product: Operation) -> str:
+    """The tile that the program says of a product."""
+    tile = product.attributes.get("tile", ())
+    return f"    schedule.tile({tile})\n" if tile else ""
 
 
 def _is_plain(value: float) -> bool:

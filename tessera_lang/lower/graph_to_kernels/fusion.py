@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.clusters import (
@@ -60,9 +61,12 @@ class Plan:
     refusals: tuple[Refusal, ...]
 
 
-def plan_of(function: Operation, numbers: Collection[Value]) -> Plan:
-    """``numbers``: parameters that are numbers, not arrays."""
-    return _Planner(function, numbers).plan()
+def plan_of(
+    function: Operation, numbers: Collection[Value], tile: tuple[int, ...] = ()
+) -> Plan:  # fmt: skip
+    """``numbers``: parameters that are numbers, not arrays. ``tile``: rows and places along the
+    stream of the tiles of loops, where the program says them."""
+    return _Planner(function, numbers, tile).plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class _Loop:
 class _Planner:
     function: Operation
     numbers: Collection[Value]
+    tile: tuple[int, ...]
     made: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     order: dict[Value, int] = field(default_factory=dict[Value, int])
     large: set[Value] = field(default_factory=set[Value])
@@ -187,6 +192,9 @@ class _Planner:
     def _written(self, firsts: dict[Value, Operation]) -> _Loop:
         """The loop of values, of which each has a first reduction; tiles as long along the stream
         as lanes hold. Raises NotFused."""
+        tile = self.tile or self._said(next(iter(firsts.values())))
+        if tile:
+            return self._of_size(firsts, *tile)
         rows, most, room = _tile(next(iter(firsts.values())))
         found = self._of_size(firsts, rows, most)
         kernel = found.kernel
@@ -196,6 +204,16 @@ class _Planner:
         while steps > 16 and (columns + tiles * steps) * rows > room:
             steps //= 2
         return found if steps == most else self._of_size(firsts, rows, steps)
+
+    def _said(self, first: Operation) -> tuple[int, ...]:
+        """Rows and places of the tiles of a loop, where the program says them of a product."""
+        tile = first.attributes.get("tile")
+        if isinstance(tile, tuple) and len(tile) == 3:
+            return cast("tuple[int, ...]", (tile[0], tile[2]))
+        product = self._nearest(first.operands[0], lambda o: o.name == "graph.matmul")
+        tile = () if product is None else product.attributes.get("tile", ())
+        found = cast("tuple[int, ...]", tile)
+        return found[:2] if len(found) > 1 else ()
 
     def _of_size(self, firsts: dict[Value, Operation], rows: int, steps: int) -> _Loop:
         windows = {v: self._windows(v, o, rows) for v, o in firsts.items()}
@@ -299,6 +317,12 @@ class _Planner:
             if product in self.products:
                 again += operations / OPERATIONS_OF_A_BYTE[max(2, size)]
             saved += 2.0 * size * math.prod(sizes_of(product))
+        ends = {*kernel.arguments, *(v for v, _ in kernel.running)}
+        moved = sum(float(math.prod(sizes_of(v)) * v.tensor_type.dtype.bytes) for v in ends)
+        if len(kernel.running) == 1 and saved <= moved:
+            raise NotFused(
+                f"its loop would read and write {_bytes(moved)}, and saves {_bytes(saved)}"
+            )
         if again > saved:
             raise NotFused(
                 f"its product is computed by another kernel too: again would take as long as"
@@ -439,7 +463,8 @@ class _Planner:
                 results[other] = kernel.part(other, where, phase).text, where
         text = _Text(kernel, windows, sizes_of(value), results)
         origin = self.made[value].span
-        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results), origin)
+        tile = (kernel.rows, kernel.steps or kernel.terms.held)
+        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results), origin, tile)
 
     def _ancestors(self, values: Collection[Value]) -> set[Value]:
         found, left = set[Value](), list(values)

@@ -6,7 +6,7 @@ kernel has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
 from tessera_lang.evaluate.builtin_protocol import Host
@@ -23,14 +23,18 @@ _COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
 def run_kernels(
     host: Host, function: Operation, inputs: Sequence[object], numbers: Sequence[NumberKind],
     kernels: Sequence[GraphKernel],
+    watch: Callable[[GraphKernel, list[object]], None] | None = None,
 ) -> list[object]:  # fmt: skip
     """The results of a function of Graph IR whose sizes are numbers, by its ``kernels``.
-    ``inputs``: arrays of the host's world, and floats; ``numbers``: which results are numbers."""
+    ``inputs``: arrays of the host's world, and floats; ``numbers``: which results are numbers;
+    ``watch`` is told of each kernel and its arguments."""
     (body,) = function.regions
     values: dict[Value, object] = dict(zip(body.arguments, inputs, strict=True))
     for kernel in kernels:
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
         made = _launched(host, kernel, given)
+        if watch is not None:
+            watch(kernel, given)
         if len(kernel.results) == 1:
             made = (made,)
         values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))

@@ -61,7 +61,9 @@ def _rewritten(
         made = b.origin(operands[0])
         if made is not None and _swaps(operation) and made.name == "graph.matmul":
             left, right = made.operands
-            return b.op("matmul", b.swapped(right), b.swapped(left))
+            tile = made.attributes.get("tile")
+            said = {"tile": (tile[1], tile[0], *tile[2:])} if isinstance(tile, tuple) else {}
+            return b.op("matmul", b.swapped(right), b.swapped(left), **said)
     if name == "reshape":
         made = b.origin(operands[0])
         kept = made is not None and made.name in _KEEP and made.attributes["keepdims"] is True

@@ -34,6 +34,7 @@ from tessera_lang.sema.tile import (
     sorting,
 )
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.directives import tile_of_product
 from tessera_lang.sema.tile.einsum import einsum
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.expand_builtins import derived, expand, is_derived
@@ -274,6 +275,8 @@ def _matmul(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         c.infer(precision)
         if one_of(c, precision, PRECISIONS, "the precision of a product") in (None, "exact"):
             precision = None
+    if "tile_shape" in bound:
+        tile_of_product(c, bound["tile_shape"])
     a, b = elementwise_builtins.values(c, [bound["a"], bound["b"]])
     return product(c, e.span, a, b, precision)
 

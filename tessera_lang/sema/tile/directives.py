@@ -57,6 +57,23 @@ def directive(c: TileContext, e: ast.Call, name: str) -> None:
             _add(c, parameter.attribute or name, checked, e.span)
 
 
+def tile_of_product(c: TileContext, e: ast.Expr) -> None:
+    """``tile_shape=`` of a product is ``schedule.tile`` of the kernel that computes it."""
+    value = _value(c, e)
+    if c.loops or c.branches or c.inlined:
+        where = "a function that a kernel calls" if c.inlined else "a loop or a branch"
+        helps = ("leave it out: the loop says how large its tiles are",)
+        c.report(
+            "T0611", f"`tile_shape` is of a product of whole arrays; this one is in {where}",
+            e.span, helps=("move it into the kernel",) if c.inlined else helps,
+        )  # fmt: skip
+        return
+    (parameter,) = DIRECTIVES["tile"].parameters
+    checked = _checked(c, "tile", parameter, e, value)
+    if checked is not None:
+        _add(c, "tile", checked, e.span)
+
+
 def _value(c: TileContext, e: ast.Expr) -> object:
     for part in (*(e.items if isinstance(e, ast.TupleExpr) else ()), e):
         term = c.infer(part)

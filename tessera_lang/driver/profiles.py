@@ -1,0 +1,219 @@
+"""``graph.profile(f)``: what each kernel of a function takes, measured, and what became of its
+operators.
+
+Owns the lines and the trace. Must not know how a launch is measured, or how kernels are chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from tessera_lang.driver.tile_compilation import ForMachine
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.ast_to_graph.derivative import Differentiated, Graphs, differentiated
+from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
+from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
+from tessera_lang.record import dataclass
+from tessera_lang.sema.side_tables import Signature
+from tessera_lang.source import Span
+from tessera_lang.target.host_world import KernelReference, Measured, MeasuringWorld
+from tessera_lang.target.machine import Machine
+from tessera_lang.types.dtype import DType
+
+if TYPE_CHECKING:
+    from tessera_lang.evaluate.host import Host
+    from tessera_lang.evaluate.value import Derivative
+    from tessera_lang.syntax import ast
+
+_SHOWN = 4  # operators of a kernel that its line names
+_SPELT = {"matmul": "MatMul", "logsumexp": "LogSumExp", "reduce_max": "Max", "reduce_min": "Min"}
+
+
+class Compiler(Protocol):
+    """What is needed of the session."""
+
+    def signature(self, path: str, name: str, text: str = "") -> Signature: ...
+    def machine(self, target: str, arch: str) -> Machine: ...
+    def for_machine(
+        self, path: str, kernel: str, signature: Signature, machine: Machine
+    ) -> ForMachine: ...  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A kernel: the operators of the program that it computes, its tile, and what a launch took."""
+
+    operators: tuple[str, ...]
+    tile: tuple[int, ...]
+    bytes: int
+    measured: Measured
+
+    @property
+    def name(self) -> str:
+        tile = "x".join(map(str, self.tile))
+        if len(self.operators) == 1:
+            return f"{self.operators[0]}[{tile}]"
+        shown = "+".join(self.operators[:_SHOWN]) + "+..." * (len(self.operators) > _SHOWN)
+        return f"FusedOp[{shown}{f' {tile}' if tile else ''}]"
+
+    def line(self, width: int) -> str:
+        m = self.measured
+        return (
+            f"{self.name:<{width}}  latency={_time(m.seconds):<9}  occupancy={m.occupancy:.0%}"
+            f"  bandwidth={_rate(self.bytes / max(m.seconds, 1e-12))}  tiles={m.groups}"
+        )
+
+
+def profiled(
+    session: Compiler, host: Host, derivative: Derivative, values: dict[str, object],
+    call: ast.Call, graphs: Graphs, trace: str,
+) -> None:  # fmt: skip
+    """Runs a function and prints a line for each kernel; ``trace``: a file for events of Chrome's
+    trace viewer ("": none). In a world that runs nothing the function is checked. Raises
+    HostFault."""
+    rows: list[_Row] = []
+    seen: list[Differentiated] = []
+
+    def watch(made: Differentiated, kernel: GraphKernel, given: list[object]) -> None:
+        world = host.world
+        assert isinstance(world, MeasuringWorld)
+        seen.append(made)
+        reference = KernelReference(kernel.path, NAME, pure=True)
+        measured = world.measured(reference, tuple(given))
+        tile = _tile_of(session, host, kernel, given)
+        rows.append(_Row(_operators_of(made, kernel), tile, _bytes(kernel), measured))
+
+    watching = Graphs(graphs.prepare, graphs.known, watch)
+    differentiated(host, derivative, values, call, None, watching)
+    if not rows:
+        return
+    width = max(len(r.name) for r in rows)
+    lines = [r.line(width) for r in rows]
+    lines += _rewrites(seen[0], rows)
+    host.world.print("\n".join(lines) + "\n")
+    if trace:
+        Path(trace).write_text(json.dumps(_events(rows)))
+
+
+# --- operators -------------------------------------------------------------------------------
+
+
+def _operators_of(made: Differentiated, kernel: GraphKernel) -> tuple[str, ...]:
+    """The operators of the program, of which a kernel computes all or a part."""
+    parted = {o.span: o.name for o in _operations(made.before)
+              if _was_parted(o, made) and _computes(o)}  # fmt: skip
+    computed = _computed(made.function, kernel)
+    found: dict[tuple[str, Span | None], None] = {}
+    for o in [o for o in computed if _computes(o)] or computed:
+        found[parted.get(o.span, o.name).removeprefix("graph."), o.span] = None
+    names = [n for n, _ in found]
+    return tuple(map(_spelt, names)) or ("Copy",)
+
+
+def _computes(o: Operation) -> bool:
+    """Whether an operator is named beside others: it does more than to move elements, or to make
+    them of nothing."""
+    is_move = bool(o.operands) and moved(o, (ONE,) * o.result.tensor_type.rank) is not None
+    return bool(o.operands) and not is_move and o.name != "graph.cast"
+
+
+def _operations(function: Operation) -> tuple[Operation, ...]:
+    return function.regions[0].operations[:-1]
+
+
+def _was_parted(own: Operation, made: Differentiated) -> bool:
+    """Whether an operator is made of others in what runs."""
+    now = {(o.name, o.span) for o in _operations(made.function)}
+    return (own.name, own.span) not in now
+
+
+def _computed(function: Operation, kernel: GraphKernel) -> list[Operation]:
+    makers = {o.result: o for o in _operations(function)}
+    given = {v for v in kernel.arguments if isinstance(v, Value)}
+    found: set[Value] = set()
+    left = list(kernel.results)
+    while left:
+        value = left.pop()
+        if value in found or value in given or value not in makers:
+            continue
+        found.add(value)
+        left.extend(makers[value].operands)
+    return [o for o in _operations(function) if o.result in found]
+
+
+def _spelt(name: str) -> str:
+    return _SPELT.get(name) or "".join(part.title() for part in name.split("_"))
+
+
+def _rewrites(made: Differentiated, rows: Iterable[_Row]) -> list[str]:
+    """What became of operators, and what was not fused, and why."""
+    lines = ["rewrites:"]
+    for own in _operations(made.before):
+        if _was_parted(own, made):
+            parts = dict.fromkeys(
+                o.name.removeprefix("graph.") for o in _operations(made.function)
+                if o.span == own.span and _computes(o)
+            )  # fmt: skip
+            if parts and _computes(own):
+                lines.append(f"  {_spelt(own.name.removeprefix('graph.'))} is {', '.join(parts)}")
+    lines += [f"  one kernel: {', '.join(r.operators)}" for r in rows if len(r.operators) > 1]
+    lines += [f"  not one loop: {r.value.tensor_type}: {r.why}"
+              for r in plan_of(made.function, made.numbers).refusals]  # fmt: skip
+    return lines if len(lines) > 1 else ["rewrites: none"]
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+def _tile_of(
+    session: Compiler, host: Host, kernel: GraphKernel, given: list[object]
+) -> tuple[int, ...]:
+    """The tile of a kernel: that of the loop, or what the compiler chose for it."""
+    if kernel.tile:
+        return kernel.tile
+    world, texts, target = host.world, list[str](), "cpu"
+    for number, value in enumerate(given):
+        if world.is_array(value):
+            target = str(world.device(value))
+            shape = ", ".join(map(str, cast("tuple[int, ...]", world.shape(value))))
+            texts.append(f"x{number}: {cast('DType', world.dtype(value))}[{shape}]")
+    signature = session.signature(kernel.path, NAME, ", ".join(texts))
+    machine = session.machine(target, "native")
+    made = session.for_machine(kernel.path, NAME, signature, machine)
+    tile = made.schedule.operations[0].attributes.get("tile", ())
+    return cast("tuple[int, ...]", tile) if isinstance(tile, tuple) else ()
+
+
+def _bytes(kernel: GraphKernel) -> int:
+    arrays = {v for v in (*kernel.arguments, *kernel.results) if isinstance(v, Value)}
+    return sum(math.prod(sizes_of(v)) * max(8, v.tensor_type.dtype.bits) // 8 for v in arrays)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g}µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g}ms"
+
+
+def _rate(bytes_a_second: float) -> str:
+    for unit, size in (("TB/s", 1e12), ("GB/s", 1e9)):
+        if bytes_a_second >= size:
+            return f"{bytes_a_second / size:.3g}{unit}"
+    return f"{bytes_a_second / 1e6:.3g}MB/s"
+
+
+def _events(rows: Iterable[_Row]) -> dict[str, object]:
+    """Kernels one behind the other, in microseconds, as Chrome's trace viewer reads them."""
+    events: list[dict[str, object]] = []
+    at = 0.0
+    for row in rows:
+        took = row.measured.seconds * 1e6
+        arguments = {"tile": list(row.tile), "occupancy": row.measured.occupancy,
+                     "bytes": row.bytes, "groups": row.measured.groups}  # fmt: skip
+        events.append({"name": row.name, "ph": "X", "ts": at, "dur": took, "pid": 0, "tid": 0,
+                       "args": arguments})  # fmt: skip
+        at += took
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
