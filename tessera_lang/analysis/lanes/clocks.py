@@ -66,13 +66,13 @@ class _Given:
 @dataclass(slots=True)
 class _Lane:
     """``seen``: what atomics without an acquire have read, and ``fenced``: what was done before the
-    last fence; each by groups as well (True) and in the group only (False)."""
+    last fence; each by groups as well (True) and in the group only (False), where there is any."""
 
     time: int = 1
     interval: int = 0
     clock: _Clock = field(default_factory=_Clock)
-    seen: dict[bool, _Clock] = field(default_factory=lambda: {True: _Clock(), False: _Clock()})
-    fenced: dict[bool, _Clock] = field(default_factory=lambda: {True: _Clock(), False: _Clock()})
+    seen: dict[bool, _Clock] = field(default_factory=dict[bool, _Clock])
+    fenced: dict[bool, _Clock] = field(default_factory=dict[bool, _Clock])
 
 
 def _is_wide(operation: Operation) -> bool:
@@ -121,9 +121,9 @@ class Clocks:
         lane = self._lanes[who]
         if operation.attributes["scope"] == "tile":
             return
-        lane.clock.join(lane.seen[False])
+        lane.clock.join(lane.seen.get(False))
         if _is_wide(operation):
-            lane.clock.join(lane.seen[True])
+            lane.clock.join(lane.seen.get(True))
             lane.fenced[True] = lane.clock.copy()
         lane.fenced[False] = lane.clock.copy()
         self._tick(who, lane)
@@ -146,8 +146,8 @@ class Clocks:
         for far, clock in ((False, given.inside.get(who[0])), (True, given.wide if wide else None)):
             if acquires:
                 lane.clock.join(clock)
-            else:
-                lane.seen[far].join(clock)
+            elif clock is not None:
+                lane.seen.setdefault(far, _Clock()).join(clock)
 
     def _give(
         self, who: Who, lane: _Lane, operation: Operation, cell: object, acquired: bool
@@ -167,7 +167,7 @@ class Clocks:
                 given.wide = lane.clock.copy()
             return
         given.inside.setdefault(who[0], _Clock()).join(
-            lane.clock if releases else lane.fenced[False]
+            lane.clock if releases else lane.fenced.get(False)
         )
         if _is_wide(operation):
-            given.wide.join(lane.clock if releases else lane.fenced[True])
+            given.wide.join(lane.clock if releases else lane.fenced.get(True))

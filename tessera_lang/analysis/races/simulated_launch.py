@@ -147,7 +147,7 @@ class Run:
     _counted: set[Value] = field(default_factory=set[Value])
     _used: set[Value] = field(default_factory=set[Value])
     _waits: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
-    _running: dict[Who, _Lane] = field(default_factory=dict[Who, "_Lane"])
+    _running: dict[Who, _Lane | None] = field(default_factory=dict[Who, "_Lane | None"])
     _at_barrier: dict[int, set[Who]] = field(default_factory=dict[int, "set[Who]"])
 
     def __post_init__(self) -> None:
@@ -173,12 +173,7 @@ class Run:
         self._lanes = lanes
         if who is None:
             who = [(g, i) for g in range(groups) for i in range(lanes)]
-        for w in who:
-            self.clocks.begin(w)
-            trace = Trace(replace(self.launch, group=w[0]), group, w[1], Effort())
-            trace.values.update(self._constants)
-            trace.values.update(self.launch.arguments)
-            self._running[w] = _Lane(self, trace, w, self.kernel)
+        self._running = dict.fromkeys(who)
         try:
             if order == "in turn":
                 self._in_turn()
@@ -196,8 +191,8 @@ class Run:
                 for w in mine:
                     while (state := self._turn(w)) == "turn":
                         pass
-                    if state == "wait":
-                        self.late = Late(w, self._running[w].at)
+                    if state == "wait" and (lane := self._running[w]) is not None:
+                        self.late = Late(w, lane.at)
                         self._by_turns("forward")
                         return
                 self._barrier(g)
@@ -222,8 +217,18 @@ class Run:
                 moved |= self._barrier(g)
             idle = 0 if moved else idle + 1
 
+    def _begun(self, who: Who) -> _Lane:
+        """A lane before its first turn. Most runs end before many lanes have had one."""
+        self.clocks.begin(who)
+        group = self.kernel.integers("group")
+        trace = Trace(replace(self.launch, group=who[0]), group, who[1], Effort())
+        trace.values.update(self._constants)
+        trace.values.update(self.launch.arguments)
+        lane = self._running[who] = _Lane(self, trace, who, self.kernel)
+        return lane
+
     def _turn(self, who: Who) -> str:
-        lane = self._running[who]
+        lane = self._running[who] or self._begun(who)
         if lane.waits and all(self._versions.get(c, 0) == n for c, n in lane.asked.items()):
             return "wait"
         state = lane.turn()
