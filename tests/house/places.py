@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,20 @@ PACKAGES = {
 def source_files() -> tuple[Path, ...]:
     """Python files of the five packages, in order."""
     return tuple(sorted(p for root in PACKAGES.values() for p in root.rglob("*.py")))
+
+
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a tree, in no order; ``ast.walk`` takes twice as long."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for name in node._fields:
+            held = getattr(node, name, None)
+            if isinstance(held, ast.AST):
+                pending.append(held)
+            elif isinstance(held, list):
+                pending += [n for n in held if isinstance(n, ast.AST)]
 
 
 def short(path: Path) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from tessera_lang.ir import definitions
 from tessera_lang.ir.definitions import DEFINITIONS, ELEMENT_WISE
-from tests.house.places import ROOT, short, source_files
+from tests.house.places import ROOT, nodes, short, source_files
 
 # Where a set is a rule of that one module alone: (file, one of the names) and why.
 RULES: Mapping[tuple[str, str], str] = MappingProxyType({
@@ -90,16 +90,17 @@ def text(node: ast.expr, known: Mapping[str, object]) -> str:
 
 def collections(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[int, list[str]]]:
     """The line and the operations of each set, list and tuple that asks for names."""
-    single = {id(a.value) for a in ast.walk(tree) if isinstance(a, ast.Assign)
+    every = list(nodes(tree))
+    single = {id(a.value) for a in every if isinstance(a, ast.Assign)
               if any(isinstance(t, ast.Tuple) for t in a.targets)}  # fmt: skip
-    tables = {id(n) for table in ast.walk(tree) if isinstance(table, ast.Dict | ast.DictComp)
-              for n in ast.walk(table)}  # fmt: skip
-    for node in ast.walk(tree):
+    tables = {id(n) for table in every if isinstance(table, ast.Dict | ast.DictComp)
+              for n in nodes(table)}  # fmt: skip
+    for node in every:
         match node:
             case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[asked]):
                 yield node.lineno, operations_in(asked, known)
             case ast.Assign(value=value) if id(node) not in single and id(value) not in single:
-                yield from ((node.lineno, operations_in(n, known)) for n in ast.walk(value)
+                yield from ((node.lineno, operations_in(n, known)) for n in nodes(value)
                             if isinstance(n, ast.Tuple | ast.List | ast.Set)
                             and id(n) not in tables)  # fmt: skip
                 yield node.lineno, listed(value, known)
@@ -112,7 +113,7 @@ def collections(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple
 def listed(value: ast.expr, known: Mapping[str, object]) -> list[str]:
     """The operations of ``frozenset(PREFIX + n for n in ("load", "store"))``."""
     found: list[str] = []
-    for node in ast.walk(value):
+    for node in nodes(value):
         if isinstance(node, ast.GeneratorExp | ast.SetComp | ast.ListComp):
             (loop, *_) = node.generators
             words = [text(e, known) for e in getattr(loop.iter, "elts", ())]

@@ -7,6 +7,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def numbers_of(value: ast.expr) -> list[int | float]:
             return []
 
 
+@cache
 def constants(path: Path) -> list[tuple[str, list[int | float], str]]:
     """The numbers of a module: name, values, and what stands beside or below them."""
     text = path.read_text(encoding="utf-8")
