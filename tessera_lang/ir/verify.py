@@ -15,7 +15,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, V
 from tessera_lang.ir.printer import print_operations
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.schedule.rules import SCHEDULE_RULES
-from tessera_lang.ir.tile.nesting_rules import check_exits, check_placement, check_views
+from tessera_lang.ir.tile.nesting_rules import PLACED, check_exits, check_placement, check_views
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import check_types as check_types_by
@@ -38,12 +38,16 @@ def verify(program: Program, sound: Sound | None = None) -> Program:
     if program.level not in KERNELS:
         raise VerifyError(f"no operations are defined for level '{program.level}' yet")
     known: Sound = sound if sound is not None else {}
-    _checked(check_names, program, program)
-    new = [o for o in program.walk() if id(o) not in known]
+    every = tuple(program.walk())
+    _checked(check_names, (program, every), program)
+    new = [o for o in every if id(o) not in known]
     for check in OWN_CHECKS:
         _checked(check, new, program)
     for whole in WHOLE_CHECKS:
         _checked(whole, program, program)
+    if any(o.name in PLACED for o in every):
+        _checked(check_placement, program, program)
+    _checked(check_views, every, program)
     known.update((id(o), o) for o in new)
     return program
 
@@ -125,16 +129,15 @@ def check_types(operations: Sequence[Operation]) -> None:
         GRAPH_RULES[GRAPH_OPS[operation.name].rule](operation)
 
 
-def check_names(program: Program) -> None:
-    """Every operation is in the table; only kernels stand at the top, and only there."""
+def check_names(given: tuple[Program, Sequence[Operation]]) -> None:
+    """Every operation is in the table; only kernels stand at the top, and only there. ``given``:
+    the program with all of its operations."""
+    program, every = given
     table, kernel = table_of(program.level), KERNELS[program.level]
-    kernels: list[Operation] = []
-    for operation in program.walk():
-        name = operation.name
-        if name not in table:
-            raise VerifyError(f"unknown operation {name}", operation)
-        if name in _KERNEL_NAMES:
-            kernels.append(operation)
+    if not {operation.name for operation in every} <= table.keys():
+        unknown = next(operation for operation in every if operation.name not in table)
+        raise VerifyError(f"unknown operation {unknown.name}", unknown)
+    kernels = [operation for operation in every if operation.name in _KERNEL_NAMES]
     seen: set[str] = set()
     for operation in program.operations:
         if operation.name != kernel:
@@ -281,7 +284,6 @@ and all on ``check_names``."""
 WHOLE_CHECKS: tuple[Callable[[Program], None], ...] = (
     check_dominance,
     check_exits,
-    check_placement,
-    check_views,
 )
-"""What hangs on the place of an operation."""
+"""What hangs on the place of an operation, beside ``check_placement`` and ``check_views``, which
+look at few."""

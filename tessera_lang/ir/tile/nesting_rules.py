@@ -6,6 +6,8 @@ beyond the values that exits hand over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.ir.core import IRType, Operation, Program, Region, VerifyError
 from tessera_lang.ir.tile.op_definition import Trait
 from tessera_lang.ir.tile.ops import TILE_OPS
@@ -100,7 +102,8 @@ def _with(trait: Trait) -> frozenset[str]:
 _ALLOCATIONS = _with("allocation")
 _BY_ONE_LANE, _BY_ALL_LANES = _with("one lane"), _with("all lanes")
 _AT_THE_TOP = _ALLOCATIONS | {"tile.roles"}
-_PLACED = _AT_THE_TOP | _BY_ONE_LANE | _BY_ALL_LANES
+PLACED = _AT_THE_TOP | _BY_ONE_LANE | _BY_ALL_LANES
+"""What ``check_placement`` looks at."""
 
 
 def check_placement(program: Program) -> None:
@@ -108,7 +111,7 @@ def check_placement(program: Program) -> None:
     gives orders to the tensor memory accelerator; roles stand at the top."""
     for kernel in program.operations:
         top = kernel.regions[0].operations
-        placed = [operation for operation in kernel.walk() if operation.name in _PLACED]
+        placed = [operation for operation in kernel.walk() if operation.name in PLACED]
         if any(operation.name not in _AT_THE_TOP for operation in placed):
             _check_lanes(kernel.regions[0], single=False)
         names: set[str] = set()
@@ -138,12 +141,12 @@ def _check_lanes(region: Region, *, single: bool) -> None:
             _check_lanes(inner, single=single or operation.name == "tile.once")
 
 
-def check_views(program: Program) -> None:
+def check_views(operations: Sequence[Operation]) -> None:
     """An array that a kernel writes is written memory under every view: what is read through a
-    view that is not `mut` may be taken for constant, and brought by loads that see no store."""
-    for kernel in program.operations:
-        made = [o for o in kernel.walk() if o.name == "tile.view"]
-        written = {o.operands[0] for o in made if o.result.view_type.mut}
-        for o in made:
-            if o.operands[0] in written and not o.result.view_type.mut:
-                raise VerifyError("a view of written memory that is not mut", o)
+    view that is not `mut` may be taken for constant, and brought by loads that see no store.
+    ``operations``: all of the program."""
+    made = [o for o in operations if o.name == "tile.view"]
+    written = {o.operands[0] for o in made if o.result.view_type.mut}
+    for o in made:
+        if o.operands[0] in written and not o.result.view_type.mut:
+            raise VerifyError("a view of written memory that is not mut", o)
