@@ -227,6 +227,15 @@ def test_gradients(std: Any, case: Case) -> None:
     check_gradients(std, case)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [
+    Case(1, 2, 1, 1400, 1500, 128, causal=True), Case(2, 1, 1, 2048, 2100, 64, "f16"),
+    Case(1, 1, 1, 2000, 2100, 96, window=(900, 300), softcap=9.0),
+], ids=str)  # fmt: skip
+def test_gradients_that_are_kept_in_the_cache(std: Any, case: Case) -> None:
+    check_gradients(std, case)
+
+
 PAGED = (
     (Case(2, 4, 2, 1, 200, 64), 64), (Case(3, 2, 1, 70, 260, 80, "f16", causal=True), 16),
     (Case(2, 2, 2, 5, 90, 33, "f32", window=(30, 4)), 128),
@@ -297,12 +306,13 @@ def form(case: Case) -> tuple[str, float, float]:
 
 ON_A_GPU = (
     Case(1, 2, 1, 136, 200, 64),
-    Case(1, 1, 1, 200, 330, 64, causal=True),
+    Case(1, 1, 1, 202, 330, 64, causal=True),
     Case(1, 2, 2, 190, 260, 80, "f16", window=(100, 0), softcap=5.0),
     Case(1, 1, 1, 70, 150, 128, "f16", window=(-1, 20)),
     Case(1, 1, 1, 132, 136, 128),
     Case(1, 1, 1, 264, 200, 128, "f16", window=(60, 20)),
     Case(1, 1, 1, 136, 130, 256, causal=True),
+    Case(1, 2, 1, 200, 392, 96, causal=True, window=(70, -1)),
     Case(1, 1, 1, 40, 70, 33, "f32", causal=True, scale=-0.3),
 )  # fmt: skip
 
@@ -353,12 +363,13 @@ def kept(case: Case, given: dict[str, Array], made: dict[str, Array]) -> None:
     """The gradient by scores is kept: what nobody sees of it is never read."""
     flags, factor, inner = form(case)
     by = 1 / math.sqrt(case.d) if case.scale is None else case.scale
+    keys = 128 if case.d <= 128 else 64
     ds = np.full((*given["q"].shape[:2], case.t, case.s), np.nan, given["q"].dtype)
     as_for_a_gpu("_of_values", given, {"dv": made["dv"], "ds": ds},
-                 f"BM=64, BN=64, BLOCK=128, {flags}", factor, inner)  # fmt: skip
+                 f"BM=64, BN={keys}, BLOCK=128, {flags}", factor, inner)  # fmt: skip
     seen = flags.split(", how")[0]
     as_for_a_gpu("_by_keys", {"ds": ds, "q": given["q"]}, {"dk": made["dk"]},
-                 f"BM=64, BN=64, BLOCK=128, {seen}", by)  # fmt: skip
+                 f"BM=64, BN={keys}, BLOCK=128, {seen}", by)  # fmt: skip
     as_for_a_gpu("_by_queries", {"ds": ds, "k": given["k"]}, {"dq": made["dq"]},
                  f"BM=128, BN=64, {seen}", by)  # fmt: skip
 
@@ -378,7 +389,7 @@ def test_gradients_by_code_for_a_gpu(case: Case) -> None:
     }  # fmt: skip
     dq, dk, dv = np.zeros_like(given["q"]), np.zeros_like(k[0]), np.zeros_like(v[0])
     made = {"dq": dq, "dk": dk, "dv": dv}
-    (kept if case.s % 8 == 0 and case.d >= 128 else computed_again)(case, given, made)
+    (kept if case.s % 8 == 0 and case.d >= 64 else computed_again)(case, given, made)
     wanted = gradients(case, right, q, k, v, go)
     for x, exactly, error in zip((dq, dk, dv), wanted[::2], wanted[1::2], strict=True):
         near(x.reshape(exactly.shape), exactly, error)
