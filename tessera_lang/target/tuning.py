@@ -84,6 +84,10 @@ SHARED_MIXED = _measured(
     0.85, "share of the time", _MODEL,
     "of reading shared memory and writing it, one after the other", "H100",
 )  # fmt: skip
+CONTENDING = _measured(
+    (0.012, 8), "share of the time, power of a ratio", _SHAPES,
+    "that an iteration takes longer where two resources are as slow, and by which that falls",
+)  # fmt: skip
 ASKING = _measured(
     300.0, "cycles", _MODEL, "in which one lane waits for a buffer, and asks for its next content",
 )  # fmt: skip
@@ -105,8 +109,7 @@ PARTS_ARRIVE = _measured(
     "until the sums of a part are known to all, counted, and found",
 )  # fmt: skip
 PARTS_RATE = _measured(
-    28.0, "bytes a cycle", _SPLIT,
-    "at which sums are put down and taken up again",
+    28.0, "bytes a cycle", _SPLIT, "at which sums are put down and taken up again",
 )  # fmt: skip
 PARTS_SEEN = _measured(
     512.0, "cycles", _SPLIT,
@@ -161,8 +164,7 @@ STREAM_TILES = _measured(
 # --- caches and the grid ---------------------------------------------------------------------
 
 CACHE_HELD = _measured(
-    1 << 25, "bytes", _FEW,
-    "of an array that later launches may find in the cache",
+    1 << 25, "bytes", _FEW, "of an array that later launches may find in the cache",
 )  # fmt: skip
 CACHE_LONG = _measured(
     1 << 28, "bytes", _FEW,
@@ -231,10 +233,7 @@ PART_BYTES = _measured(
     32768, "bytes of registers", _ROWS,
     "of the part of a row that a group of a cluster holds, if there may be so many",
 )  # fmt: skip
-PART_WARPS = _measured(
-    8, "warps", _ROWS,
-    "of a group that has a part of a row, at most",
-)  # fmt: skip
+PART_WARPS = _measured(8, "warps", _ROWS, "of a group that has a part of a row, at most")
 KEPT_WARPS = _measured(
     4, "warps", _ROWS,
     "the same of a persistent group and keeps weights: 0.93 of a copy for 0.91 with 8",

@@ -4,7 +4,8 @@ Owns the model; the rates are those of the machine:
 
 - an iteration of a pipeline takes as long as the slowest of matrix units, shared memory, and the
   second-level cache (what one multiprocessor can take from it, and its share of what the cache
-  gives to all), no less than it takes to ask for it; with few buffers it waits in between;
+  gives to all), and longer where another is nearly as slow, no less than it takes to ask for it;
+  with few buffers it waits in between;
 - a tile is its iterations, behind the time until its first buffer is full, and before the time that
   its result needs to leave; of persistent groups, only the overhead of a tile remains;
 - a launch is as long as its waves, and no less than main memory needs.
@@ -31,6 +32,7 @@ from tessera_lang.target.tuning import (
     CLUSTER_BEGINS,
     COMPUTED_ELEMENT,
     COMPUTED_TURN,
+    CONTENDING,
     FEW_BUFFERS,
     FIRST_BUFFERS,
     MANY_SUMS,
@@ -192,11 +194,21 @@ def iteration_cycles(product: Product, work: Work, machine: Machine) -> float:
         steps = product.k * product.bits / (8 * STEP_BYTES)
         computing += PRODUCT_EDGE * (product.rows // 64) * steps
     asked = {"wgmma": ASKING, "mma": ASKING_TOGETHER}.get(product.unit, 0.0)
-    seen = max(computing, passed, alone, together) + meeting
+    seen = _contended(computing, passed, max(alone, together), product.unit) + meeting
     iteration = max(seen, asked) * _waiting(product, work)
     if product.unit == "wgmma" and product.computed:
         iteration += COMPUTED_TURN + product.computed * COMPUTED_ELEMENT
     return iteration
+
+
+def _contended(computing: float, passed: float, cached: float, unit: str) -> float:
+    """The slowest, and a little more where the next is nearly as slow, of a unit that runs beside
+    the others: what one of them is late the other cannot make up for."""
+    _, next_, most = sorted((computing, passed, cached))
+    if unit != "wgmma" or most <= 0:
+        return most
+    share, power = CONTENDING
+    return most * (1 + share * (next_ / most) ** power)
 
 
 def _unhindered(body: float, busy: float) -> float:
