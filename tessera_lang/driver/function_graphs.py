@@ -18,7 +18,7 @@ from tessera_lang.ir.printer import print_program
 from tessera_lang.lower.ast_to_graph.function_graph import function_graph
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.report import plan_text
+from tessera_lang.lower.graph_to_kernels.report import fusion_text, memory_text, plan_text
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
@@ -53,8 +53,9 @@ def graph_program(
 def graph_text(
     session: Session, path: str, function: ast.FunctionDef, signature: str, stage: str
 ) -> str:
-    """The graph of a plain function as text, or at stage ``fused`` the kernels that it becomes,
-    for sizes that are numbers. Raises TesseraError."""
+    """The graph of a plain function as text, or the kernels that it becomes, for sizes that are
+    numbers: at stage ``fused`` as text; ``fusion`` and ``memory`` say what became of its operators,
+    and what is in memory. Raises TesseraError."""
     program = graph_program(session, path, function, signature)
     if stage == "graph":
         return print_program(program)
@@ -71,7 +72,8 @@ def graph_text(
             helps=("say them in the signature: `--signature 'x: f32[4096, 64]'`",),
         ),))  # fmt: skip
     (made,) = prepared(session.runner, Program("graph", (decompose(made),))).operations
-    return plan_text(made, plan_of(made, ()))
+    say = {"fused": plan_text, "fusion": fusion_text, "memory": memory_text}[stage]
+    return say(made, plan_of(made, ()))
 
 
 def _annotations(signature: str, function: ast.FunctionDef) -> dict[str, ast.TypeExpr]:

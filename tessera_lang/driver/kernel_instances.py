@@ -27,6 +27,7 @@ from tessera_lang.driver.signatures import (
     with_rooms,
     without_facts,
 )
+from tessera_lang.driver.slow_kernels import LOOPS_OF_LANES
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
@@ -414,7 +415,8 @@ class Instances(Scopes):
     ) -> tuple[Scheduled, ForMachine]:
         """What is lowered of an instance for a machine; of a kernel that is made a loop the first
         form that the machine has room for. Raises TesseraError, InternalFault."""
-        first: tuple[Scheduled, ForMachine] | None = None
+        best: tuple[Scheduled, ForMachine] | None = None
+        refused: tuple[Diagnostic, ...] = ()
         number = 0
         while True:
             scheduled = self._schedule(path, instance, fresh, number)
@@ -422,15 +424,19 @@ class Instances(Scopes):
                 raise self.error((*instance.diagnostics, *scheduled.diagnostics))
             made = self._made_for(scheduled, machine)
             form = None if instance.loops is None else instance.loops.get(number)
-            if form is not None and made.lowered is not None:
-                notes = form.notes(first[1].remarks if first is not None else ())
-                return scheduled, replace(made, remarks=(*notes, *made.remarks))
-            first = first or (scheduled, made)
+            if instance.loops is None or form is None:
+                return scheduled, made
+            if made.lowered is not None:
+                made = replace(made, remarks=(*form.notes(refused), *form.of_program(made.remarks)))
+            is_slow = any(d.code == LOOPS_OF_LANES for d in made.remarks)
+            if made.lowered is not None and not is_slow:
+                return scheduled, made
+            if best is None or best[1].lowered is None and made.lowered is not None:
+                best = scheduled, made
+            refused = refused or made.remarks
             number += 1
-            if first[1].lowered is not None or form is None or instance.loops is None:
-                return first
             if instance.loops.get(number) is None:
-                return first
+                return best
 
     def _made_for(self, made: Scheduled, machine: Machine) -> ForMachine:
         """Of a kernel of several launches the first, with the others behind it."""

@@ -17,7 +17,8 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.ast_to_graph.derivative import Differentiated, Graphs, differentiated
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
+from tessera_lang.lower.graph_to_kernels.report import computed_by, does_work
+from tessera_lang.lower.graph_to_kernels.windows import sizes_of
 from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import Signature
 from tessera_lang.source import Span
@@ -106,20 +107,13 @@ def profiled(
 def _operators_of(made: Differentiated, kernel: GraphKernel) -> tuple[str, ...]:
     """The operators of the program, of which a kernel computes all or a part."""
     parted = {o.span: o.name for o in _operations(made.before)
-              if _was_parted(o, made) and _computes(o)}  # fmt: skip
-    computed = _computed(made.function, kernel)
+              if _was_parted(o, made) and does_work(o)}  # fmt: skip
+    computed = computed_by(made.function, kernel)
     found: dict[tuple[str, Span | None], None] = {}
-    for o in [o for o in computed if _computes(o)] or computed:
+    for o in [o for o in computed if does_work(o)] or computed:
         found[parted.get(o.span, o.name).removeprefix("graph."), o.span] = None
     names = [n for n, _ in found]
     return tuple(map(_spelt, names)) or ("Copy",)
-
-
-def _computes(o: Operation) -> bool:
-    """Whether an operator is named beside others: it does more than to move elements, or to make
-    them of nothing."""
-    is_move = bool(o.operands) and moved(o, (ONE,) * o.result.tensor_type.rank) is not None
-    return bool(o.operands) and not is_move and o.name != "graph.cast"
 
 
 def _operations(function: Operation) -> tuple[Operation, ...]:
@@ -130,20 +124,6 @@ def _was_parted(own: Operation, made: Differentiated) -> bool:
     """Whether an operator is made of others in what runs."""
     now = {(o.name, o.span) for o in _operations(made.function)}
     return (own.name, own.span) not in now
-
-
-def _computed(function: Operation, kernel: GraphKernel) -> list[Operation]:
-    makers = {o.result: o for o in _operations(function)}
-    given = {v for v in kernel.arguments if isinstance(v, Value)}
-    found: set[Value] = set()
-    left = list(kernel.results)
-    while left:
-        value = left.pop()
-        if value in found or value in given or value not in makers:
-            continue
-        found.add(value)
-        left.extend(makers[value].operands)
-    return [o for o in _operations(function) if o.result in found]
 
 
 def _spelt(name: str) -> str:
@@ -157,9 +137,9 @@ def _rewrites(made: Differentiated, rows: Iterable[_Row]) -> list[str]:
         if _was_parted(own, made):
             parts = dict.fromkeys(
                 o.name.removeprefix("graph.") for o in _operations(made.function)
-                if o.span == own.span and _computes(o)
+                if o.span == own.span and does_work(o)
             )  # fmt: skip
-            if parts and _computes(own):
+            if parts and does_work(own):
                 lines.append(f"  {_spelt(own.name.removeprefix('graph.'))} is {', '.join(parts)}")
     lines += [f"  one kernel: {', '.join(r.operators)}" for r in rows if len(r.operators) > 1]
     lines += [f"  not one loop: {r.value.tensor_type}: {r.why}"

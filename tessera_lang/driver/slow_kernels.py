@@ -12,6 +12,7 @@ from tessera_lang.record import replace
 
 _IN_ORDER = ("T0705", "T0706")
 ONE_GROUP = "T0750"
+LOOPS_OF_LANES = "T0747"
 
 
 def told(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

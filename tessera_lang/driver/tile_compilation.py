@@ -16,6 +16,7 @@ from tessera_grammar.directives import attributes
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver import pipeline
 from tessera_lang.driver.pass_runner import PassRunner, failed
+from tessera_lang.driver.slow_kernels import LOOPS_OF_LANES
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
@@ -301,7 +302,7 @@ def _too_large(remarks: list[Diagnostic]) -> None:
     found = [d for d in remarks if d.severity == "error"]
     remarks[:] = [d for d in remarks if d.severity != "error"]
     remarks.append(Diagnostic(
-        "T0747", f"not lowered to register tiles: {found[0].message}", found[0].span,
+        LOOPS_OF_LANES, f"not lowered to register tiles: {found[0].message}", found[0].span,
         notes=found[0].notes, helps=("use smaller tiles: the loops of lanes are slow",),
         severity="warning",
     ))  # fmt: skip

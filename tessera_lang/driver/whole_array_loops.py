@@ -7,6 +7,7 @@ memory for scores. Owns how the loop becomes the body. Must not know which graph
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -44,6 +45,8 @@ from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast, parse_module
 from tessera_lang.types.shape import Sym
 
+_OF_LOOPS = re.compile(r"`(r\d+_\d+|t\d+)n?`")
+"""Names that a loop gives to its values."""
 _LARGE_TILE, _SMALL_TILE = 64, 16
 _SOME_SIZE = 97  # beside the stand-ins below
 _FIRST_SIZES = (131, 171)
@@ -72,13 +75,18 @@ class Form:
     def notes(self, refused: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
         """What there is to say of directives that are not honoured. ``refused``: what was said of
         the form that honours them."""
-        why = next((d.message for d in refused if d.severity == "error"), "there is no room")
+        said = [d.message for d in refused if d.severity in ("error", "warning")]
+        why = said[0] if said else "there is no room"
         for directive in self.left_out:
             more = f"; {self.taken}" if self.taken and directive.name == "tile" else ""
             yield _not_honoured(directive, why + more)
         if self.tile is not None and self.tile not in self.left_out:
             yield _not_honoured(self.tile, "a product in a loop over cascaded reductions contracts"
                                 " all elements of an axis at once")  # fmt: skip
+
+    def of_program(self, remarks: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+        """The remarks that speak of nothing that nobody wrote."""
+        return tuple(d for d in remarks if not _OF_LOOPS.search(d.message))
 
 
 def _not_honoured(directive: Directive, why: str) -> Diagnostic:

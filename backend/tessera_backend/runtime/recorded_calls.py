@@ -14,12 +14,12 @@ from typing import Any, cast
 from tessera_backend.device.driver import device
 from tessera_backend.device.memory import DeviceMemory, zero_function
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.call_arena import ALIGNMENT, Need, arena_of
 from tessera_backend.runtime.device_array import DeviceArray
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.launch import Prepared
 from tessera_backend.runtime.torch_memory import torch_empty
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.call_arena import ALIGNMENT, Need, arena_of
 from tessera_lang.types.dtype import U8, DType
 
 

@@ -76,7 +76,7 @@ def command(
     if stage == "ast":
         text, code = _tree(session, path, color)
     elif stage in ("graph", "fused"):
-        text, code = _graphs(session, path, stage, names, signatures, color)
+        text, code = graph_texts(session, path, stage, names, signatures, color)
     else:
         session.options = _options(stage, target, arch, bounds)
         # With kernels named, the signatures are theirs alone.
@@ -106,7 +106,7 @@ def _tree(session: Session, path: str, color: str) -> tuple[str, int]:
     return dump(parsed.module).rstrip("\n") + "\n", code
 
 
-def _graphs(
+def graph_texts(
     session: Session, path: str, stage: str, names: tuple[str, ...],
     signatures: tuple[str, ...], color: str,
 ) -> tuple[str, int]:  # fmt: skip

@@ -8,17 +8,56 @@ from typing import Literal
 
 import click
 
-from tessera_lang.driver.commands.flags import examples
+from tessera_lang.driver.commands.flags import (
+    color_option,
+    examples,
+    path_option,
+    signature_option,
+)
+from tessera_lang.driver.commands.inputs import session_for, source_path
 
 
 @click.command(
     name="explain",
-    epilog=examples("tesserac explain T0834", "tesserac explain T0834 --format=json"),
+    epilog=examples(
+        "tesserac explain T0834",
+        "tesserac explain T0834 --format=json",
+        "tesserac explain --fusion attention.tessera --signature 'q: bf16[512, 64]'",
+    ),
 )
-@click.argument("code")
+@click.argument("code", metavar="CODE|FILE")
+@click.option("--fusion", "about", flag_value="fusion",
+              help="Of the plain functions of FILE: which operators become one kernel, which do "
+              "not, and why.")  # fmt: skip
+@click.option(
+    "--memory",
+    "about",
+    flag_value="memory",
+    help="Of the plain functions of FILE: what is in memory while their kernels run.",
+)
+@click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this function.")
+@signature_option
+@path_option
+@color_option
 @click.option("--format", "format_", type=click.Choice(["human", "json"]), default="human")
-def command(code: str, format_: Literal["human", "json"]) -> None:
-    """Explain a diagnostic CODE, with a wrong and a right example."""
+def command(
+    code: str, about: str | None, names: tuple[str, ...], signatures: tuple[str, ...],
+    search: tuple[str, ...], color: str, format_: Literal["human", "json"],
+) -> int:  # fmt: skip
+    """Explain a diagnostic CODE, with a wrong and a right example; or of a FILE, what becomes of
+    its functions over whole arrays."""
+    if about is not None:
+        from tessera_lang.driver.commands.emit import graph_texts
+
+        session = session_for(search)
+        path = source_path(session, code)
+        text, failed = graph_texts(session, path, about, names, signatures, color)
+        click.echo(text, nl=False)
+        return failed
+    return _code(code, format_)
+
+
+def _code(code: str, format_: str) -> int:
     from tessera_lang.diagnostics.codes import all_codes, code_named
     from tessera_lang.diagnostics.pages import page_of
 
@@ -33,3 +72,4 @@ def command(code: str, format_: Literal["human", "json"]) -> None:
         click.echo(json.dumps(record))
     else:
         click.echo(page.rstrip())
+    return 0

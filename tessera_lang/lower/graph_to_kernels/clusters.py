@@ -29,12 +29,13 @@ _OF_ELEMENTS = ("sum", "mean", "prod", "reduce_max", "reduce_min", "any", "all")
 class GraphKernel:
     """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
     it returns, in order. ``origin``: the part of the program that computes the first of them.
-    ``tile``: rows and places of the tiles of a loop."""
+    ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop."""
 
     source: str
     arguments: tuple[Value | float, ...]
     results: tuple[Value, ...]
     origin: Span | None
+    operator: str = ""
     tile: tuple[int, ...] = ()
 
     @property
@@ -84,7 +85,8 @@ class _Writer:
         parameters = ", ".join(self._parameters)
         tile = "" if self._product is None else _tile(self._product)
         source = f"@op.kernel\ndef {NAME}({parameters}):\n{tile}    return {text}\n"
-        return GraphKernel(source, tuple(self._arguments), (value,), operation.span)
+        given = tuple(self._arguments)
+        return GraphKernel(source, given, (value,), operation.span, operation.name)
 
     def _spread(self, text: str, shape: Shape, t: TensorType) -> str:
         """Of the shape that it stands for: axes of one element are stretched."""

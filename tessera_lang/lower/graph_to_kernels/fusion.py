@@ -464,7 +464,10 @@ class _Planner:
         text = _Text(kernel, windows, sizes_of(value), results)
         origin = self.made[value].span
         tile = (kernel.rows, kernel.steps or kernel.terms.held)
-        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results), origin, tile)
+        return GraphKernel(
+            text.source(), tuple(kernel.arguments), tuple(results), origin, self.made[value].name,
+            tile,
+        )  # fmt: skip
 
     def _ancestors(self, values: Collection[Value]) -> set[Value]:
         found, left = set[Value](), list(values)

@@ -13,7 +13,8 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import operator_of
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import Plan
-from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
+from tessera_lang.target.call_arena import Need, arena_of
 
 
 def plan_text(function: Operation, plan: Plan) -> str:
@@ -39,6 +40,75 @@ def plan_text(function: Operation, plan: Plan) -> str:
         ]  # fmt: skip
     for refusal in plan.refusals:
         lines.append(f"\n# not one loop: {_type(refusal.value)}: {refusal.why}")
+    return "\n".join(lines) + "\n"
+
+
+def fusion_text(function: Operation, plan: Plan) -> str:
+    """What became of operators: each kernel with what it computes, and the memory that it saves
+    beside one kernel for each operator; what was not fused, and why."""
+    lines = [f"# {function.attributes['sym_name']}"]
+    for number, kernel in enumerate(plan.kernels):
+        computed = [o for o in computed_by(function, kernel) if does_work(o)]
+        own = _bytes(kernel.results) + _bytes(_arrays(kernel))
+        each = sum(_bytes((*o.operands, o.result)) for o in computed)
+        names = [o.name.removeprefix("graph.") for o in computed]
+        lines.append(
+            f"taken: kernel {number} computes {', '.join(names)}: {_size(own)} of memory,"
+            f" {_size(max(0, each - own))} less than operator by operator"
+        )
+    lines += [f"refused: {_type(r.value)} by a loop of its own: {r.why}" for r in plan.refusals]
+    return "\n".join(lines) + "\n"
+
+
+def does_work(o: Operation) -> bool:
+    """Whether an operator is named beside others: it does more than to move elements, or to make
+    them of nothing."""
+    is_move = bool(o.operands) and moved(o, (ONE,) * o.result.tensor_type.rank) is not None
+    return bool(o.operands) and not is_move and o.name != "graph.cast"
+
+
+def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
+    """The operators whose results a kernel computes, in order."""
+    makers = {o.result: o for o in function.regions[0].operations[:-1]}
+    given, found, left = set(_arrays(kernel)), set[Value](), list(kernel.results)
+    while left:
+        value = left.pop()
+        if value not in found and value not in given and value in makers:
+            found.add(value)
+            left.extend(makers[value].operands)
+    return [o for v, o in makers.items() if v in found]
+
+
+def memory_text(function: Operation, plan: Plan) -> str:
+    """What is in memory while the kernels run one after the other, in one arena a call."""
+    (body,) = function.regions
+    results = set(body.terminator.operands)
+    born = {v: n for n, k in enumerate(plan.kernels) for v in k.results if v not in results}
+    last = {v: n for n, k in enumerate(plan.kernels) for v in _arrays(k) if v in born}
+    values = list(born)
+    needs = [
+        Need(i, _bytes((v,)), zeroed=False, born=born[v], last=last.get(v, born[v]))
+        for i, v in enumerate(values)
+    ]
+    arena = arena_of(needs)
+    ends = _bytes(body.arguments) + _bytes(results - set(body.arguments))
+    alive = [
+        [v for v in values if born[v] <= n <= last.get(v, born[v])]
+        for n in range(len(plan.kernels))
+    ]
+    most = max(range(len(alive)), key=lambda n: _bytes(alive[n]), default=0)
+    lines = [
+        f"# {function.attributes['sym_name']}: peak {_size(ends + arena.size)}: arguments"
+        f" {_size(_bytes(body.arguments))}, results {_size(ends - _bytes(body.arguments))},"
+        f" and an arena of {_size(arena.size)} for what is between kernels",
+    ]  # fmt: skip
+    if values:
+        lines.append(f"# most is alive at kernel {most}: {', '.join(map(_type, alive[most]))}")
+    for i, v in enumerate(values):
+        lines.append(
+            f"{_type(v)}: {_size(_bytes((v,)))} at {arena.offsets[i]}, kernels {born[v]} to"
+            f" {last.get(v, born[v])}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
+from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.evaluate.builtin_protocol import Host
 from tessera_lang.evaluate.double import Double
+from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
 from tessera_lang.target.host_world import KernelReference, WorldFault
@@ -30,7 +32,9 @@ def run_kernels(
     ``watch`` is told of each kernel and its arguments."""
     (body,) = function.regions
     values: dict[Value, object] = dict(zip(body.arguments, inputs, strict=True))
-    for kernel in kernels:
+    kept = {*body.arguments, *body.terminator.operands}
+    last = {v: n for n, k in enumerate(kernels) for v in k.arguments if v not in kept}
+    for number, kernel in enumerate(kernels):
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
         made = _launched(host, kernel, given)
         if watch is not None:
@@ -38,6 +42,9 @@ def run_kernels(
         if len(kernel.results) == 1:
             made = (made,)
         values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))
+        for v in kernel.arguments:  # the memory of what no other kernel needs is free
+            if isinstance(v, Value) and last.get(v) == number:
+                values.pop(v, None)
     taken = set(body.arguments)
     results: list[object] = []
     for value, kind in zip(body.terminator.operands, numbers, strict=True):
@@ -53,9 +60,30 @@ def run_kernels(
 
 def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:
     host.modules.add_text(kernel.path, kernel.source, kernel.origin)
-    return host.world.launch(
-        KernelReference(kernel.path, NAME, pure=True), tuple(arguments), {}, None
-    )
+    try:
+        return host.world.launch(
+            KernelReference(kernel.path, NAME, pure=True), tuple(arguments), {}, None
+        )
+    except TesseraError as error:
+        raise HostFault(tuple(_of_program(d, kernel) for d in error.diagnostics)) from error
+
+
+def _of_program(d: Diagnostic, kernel: GraphKernel) -> Diagnostic:
+    """What is wrong with a kernel that nobody wrote, said of the part of the program that it
+    computes: what speaks of names of the kernel is a fault of ours."""
+    inside = d.span is None or d.span.file == kernel.path
+    own = inside or any(label.span.file == kernel.path for label in d.labels)
+    if not own or kernel.origin is None:
+        return d
+    operator = f"`{kernel.operator.removeprefix('graph.')}`"
+    if "`" not in d.message:
+        message = f"the kernel that was made of {operator} here is refused: {d.message}"
+        return Diagnostic(d.code, message, kernel.origin, severity=d.severity)
+    message = f"the compiler refuses a kernel that it made itself of {operator} here ({d.code})"
+    return Diagnostic(
+        "T0902", message, kernel.origin, severity=d.severity,
+        notes=("nobody wrote this kernel, so the fault is one of Tessera's: please report it",),
+    )  # fmt: skip
 
 
 def _number(host: Host, found: object, double: bool) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +107,32 @@ def test_shapes_that_do_not_fit(emitted: Emitted, signature: str, says: str) -> 
     code, _, errors = emitted(LOSS, "--kernel=attend", "--signature", signature)
     assert code == 1
     assert says in errors
+
+
+def test_what_is_said_of_fusion_and_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values lie at other places than those that are alive with them."""
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "def f(x: f32[64, 32], w: f32[32, 512]):\n"
+        "    a = x @ w\n    b = a @ w.T\n    c = op.tanh(b @ w) + a\n"
+        "    return op.sum(c @ w.T + b)\n"
+    )
+    Path("f.tessera").write_text(text, encoding="utf-8")
+    assert run(["explain", "--fusion", "f.tessera"]) == 0
+    said = capsys.readouterr().out
+    assert "taken: kernel 0 computes matmul" in said and "less than operator by operator" in said
+    assert run(["explain", "--memory", "f.tessera"]) == 0
+    said = capsys.readouterr().out
+    assert "# f: peak" in said
+    found = re.findall(r"\[(\d+), (\d+)\]: .* at (\d+), kernels (\d+) to (\d+)", said)
+    rows = [tuple(map(int, row)) for row in found]
+    assert len(rows) > 1
+    for i, (m, n, at, born, last) in enumerate(rows):
+        for p, q, other, first, until in rows[i + 1 :]:
+            apart = at + 4 * m * n <= other or other + 4 * p * q <= at
+            assert apart or last < first or until < born, said
 
 
 def _signature(function: ast.FunctionDef, shape: str) -> str:

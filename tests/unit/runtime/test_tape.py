@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from tessera_backend.runtime import recorded_shortcuts
-from tessera_backend.runtime.call_arena import ALIGNMENT, Arena, Need, arena_of
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import Quick
 from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tape, part_of
 from tessera_backend.runtime.recorded_shortcuts import MISSED, Shortcut, constant_key, shortcut
 
+from tessera_lang.target.call_arena import ALIGNMENT, Arena, Need, arena_of
 from tessera_lang.types.dtype import F32, I64, U8, dtype_named
 
 COUNT = 40
