@@ -389,7 +389,7 @@ def _at(node: Any, names: Mapping[str, str | tuple[str, int]], span: Span) -> An
             return ast.Name(span, found)
         shape = ast.Attribute(span, ast.Name(span, found[0]), "shape", span)
         return ast.Subscript(span, shape, (ast.IntLit(span, found[1]),))
-    if isinstance(node, ast.Subscript) and node.items == (ast.TupleExpr(node.items[0].span, ()),):
+    if isinstance(node, ast.Subscript) and not node.items:
         return _at(node.value, names, span)  # a number, which a loop reads as an array of one
     fields = field_names(node)
     return type(node)(*(_at(getattr(node, n), names, span) for n in fields)) if fields else node

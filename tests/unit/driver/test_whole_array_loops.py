@@ -74,6 +74,23 @@ def test_scores_are_not_in_memory(body: str) -> None:
     assert not [s for s in made.lowered[1].slots if s.kind == "scratch"]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_numbers_and_a_bias(dtype: str) -> None:
+    text = (
+        f"@op.kernel\ndef f(q, k, bias: {dtype}[m, n], scale: {dtype}, v):\n"
+        "    return op.softmax(q @ k.T * scale + bias, axis=1) @ v\n"
+    )
+    f = tessera.compile(text, target="cpu").f
+    rng, kind = np.random.default_rng(0), np.dtype({"f32": "float32", "f64": "float64"}[dtype])
+    for m, n, d, e in SIZES:
+        q, k, bias, v = (rng.uniform(-1, 1, s).astype(kind) for s in
+                         ((m, d), (n, d), (m, n), (n, e)))  # fmt: skip
+        z = np.exp(q.astype(np.float64) @ k.T * 0.25 + bias)
+        np.testing.assert_allclose(
+            f(q, k, bias, 0.25, v), z / z.sum(axis=1, keepdims=True) @ v, atol=2e-5
+        )
+
+
 @pytest.mark.parametrize(("axis", "name"), [(0, "K"), (1, "K")])
 def test_sizes_that_differ_are_refused_as_written(axis: int, name: str) -> None:
     f = tessera.compile(_source("plain", "attention"), target="cpu").f
