@@ -24,7 +24,7 @@ from tessera_lang.evaluate.derivatives import fused_of
 from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
-from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, library_help
+from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, lacks, library_help
 from tessera_lang.evaluate.lists_of_numbers import as_array, with_arrays
 from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, product
 from tessera_lang.evaluate.operators import not_built
@@ -61,10 +61,10 @@ def _no_member(
     if not close and head == "op" and member in TILE_FORMS:
         helps = (TILE_FORMS[member],)
     if not isinstance(call.function, ast.Attribute):
-        return fault("T0104", f"`{head}` has no `{member}`", call.span, helps=helps)
+        return fault("T0104", lacks(head, member), call.span, helps=helps)
     at = call.function.name_span
     fixes = (Fix(f"write `{close}`", (Edit(at, close),), "unsafe"),) if close else ()
-    return fault("T0104", f"`{head}` has no `{member}`", at, helps=helps, fixes=fixes)
+    return fault("T0104", lacks(head, member), at, helps=helps, fixes=fixes)
 
 
 class Calls(Expressions):

@@ -78,8 +78,8 @@ FOREIGN_NAMES: dict[str, str] = {
     "cdiv": "write `ceil_div(a, b)`",
     "divmod": "write `a // b` and `a % b`",
     "cast": "write the type as a function: `f32(x)`",
-    "int": "write the type as a function: `i32(x)`, or `.to(i32)`",
-    "float": "write the type as a function: `f32(x)`, or `.to(f32)`",
+    "int": "write the type as a function: `i64(x)`, or `.to(i64)`",
+    "float": "write the dtype as a function: `f64(x)`, or `f32(x)` beside arrays of f32",
 }
 """What to write, by the name that was written."""
 
@@ -202,8 +202,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
-    "meshgrid": "take both results at once, `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and"
-    " `y[:, None]`, which stretch",
+    "meshgrid": "it takes two vectors and `indexing=`, and both results are taken at once,"
+    " `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
     "nonzero": "how many there are is known to the run alone: in the host program write"
@@ -280,3 +280,10 @@ def counted(values: Sequence[object]) -> str:
     shown = f"f32(k) * {step!r}" if step != 1 else "f32(k)"
     shown = f"{start!r} + {shown}" if start else shown
     return f"count with an integer, `for k in range({max(count, 0)}):`, and compute `{shown}`"
+
+
+def lacks(module: str, name: str) -> str:
+    """What is said of a member that a module does not have, or not so."""
+    if (module, name) == ("op", "meshgrid"):
+        return "there is no such call of `op.meshgrid`"
+    return f"`{module}` has no `{name}`"

@@ -16,6 +16,7 @@ from tessera_lang.evaluate.foreign_names import (
     MATH_FORMS,
     RENAMED,
     TILE_FORMS,
+    lacks,
     library_help,
 )
 from tessera_lang.record import dataclass, field, replace
@@ -196,7 +197,7 @@ class NameChecker:
             helps = (MATH_FORMS[e.name],)
         helps = helps or library_help(e.name, host=self.place == "any")
         self.problems.append(Diagnostic(
-            "T0104", f"`{module.name}` has no `{e.name}`", e.name_span,
+            "T0104", lacks(module.name, e.name), e.name_span,
             helps=helps,
             fixes=(Fix(f"write `{close}`", (Edit(e.name_span, close),), "unsafe"),)
             if close else (),

@@ -131,4 +131,34 @@ def _disagreement(plan: LaunchPlan, condition: Condition, left: int, right: int)
         notes=where_sizes_are(
             (condition.left, condition.right), [(p.name, p.dims) for p in plan.parameters]
         ),
+        helps=_how_they_meet(plan, condition, left, right),
     )  # fmt: skip
+
+
+def _how_they_meet(
+    plan: LaunchPlan, condition: Condition, left: int, right: int
+) -> tuple[str, ...]:
+    """What to write where NumPy would stretch an axis, or axes were meant to line up otherwise."""
+    sides = [
+        (p, axis) for dim in (condition.left, condition.right) for p in plan.parameters
+        for axis in range(p.rank)
+        if str(dim) in (f"{p.name}.shape[{axis}]", *_name(p, axis))
+    ]  # fmt: skip
+    if len(sides) != 2:
+        return ()
+    (a, i), (b, j) = sides
+    if 1 in (left, right):
+        p, axis = (a, i) if left == 1 else (b, j)
+        own = [*p.dims] or [f"{p.name}{k}" for k in range(p.rank)]
+        shape = ", ".join("1" if k == axis else str(n) for k, n in enumerate(own))
+        return ("an axis is stretched where its type says that it has one element:"
+                f" `{p.name}: {p.dtype}[{shape}]`",)  # fmt: skip
+    few = a if a.rank < b.rank else b
+    if a.rank == b.rank:
+        return ()
+    return ("arrays line up along their last axes, as in NumPy: say where an axis is missing, as in"
+            f" `{few.name}[:, None]`",)  # fmt: skip
+
+
+def _name(p: ParameterPlan, axis: int) -> tuple[str, ...]:
+    return (str(p.dims[axis]),) if p.dims else ()

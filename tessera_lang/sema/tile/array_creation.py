@@ -101,7 +101,12 @@ def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
         ask(c, e, dim, what)
         return None
     if not 0 < value <= MOST_CAPACITY:
-        c.report("T0608", f"{what} of {value} elements along an axis", e.span)
+        helps = (
+            ("a tile has elements: where an array has none, do not call the kernel",)
+            if not value
+            else ()
+        )
+        c.report("T0608", f"{what} of {value} elements along an axis", e.span, helps=helps)
         return None
     return value
 

@@ -21,13 +21,14 @@ from tessera_lang.sema.tile.array_creation import (
 )
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
+from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.operators import give_tile, value_of_operand
 from tessera_lang.sema.tile.reductions import axes_argument, axis_argument, index_argument
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
-from tessera_lang.types.shape import Dim, DimOp
+from tessera_lang.types.shape import Dim, DimOp, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -320,8 +321,9 @@ _MIRRORED = {
 
 
 def _pad_mirrored(
-    c: TileContext, e: ast.Call, x: ast.Expr, mode: str, widths: Sequence[tuple[ast.Expr, ast.Expr]]
-) -> Term:
+    c: TileContext, e: ast.Call, x: ast.Expr, mode: str,
+    widths: Sequence[tuple[ast.Expr, ast.Expr]], axes: Sequence[TileAxis],
+) -> Term:  # fmt: skip
     """Around an array are elements of its own: one gather for each axis that has some."""
     text = "x"
     for axis, pair in enumerate(widths):
@@ -329,6 +331,9 @@ def _pad_mirrored(
         if before is None or behind is None:
             return c.nothing()
         if before or behind:
+            extent = axes[axis].extent
+            if extent is not None and symbols_of(extent) <= frozenset(c.kernel.origins):
+                promise(c, 1, extent, e.span, "<=")  # an array without elements has none to repeat
             n = f"x.shape[{axis}]"
             places = f"(op.arange({n} + {before + behind}) - {before})"
             text = f"op.take({text}, {_MIRRORED[mode].format(k=places, n=n)}, axis={axis})"
@@ -357,7 +362,7 @@ def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 "T0311", f'`constant_values` says nothing with mode="{c.try_value(mode)}"',
                 bound["constant_values"].span, helps=("leave it out",),
             )  # fmt: skip
-        return _pad_mirrored(c, e, bound["x"], str(c.try_value(mode)), widths)
+        return _pad_mirrored(c, e, bound["x"], str(c.try_value(mode)), widths, tile.axes)
     axes = list[TileAxis]()
     for axis, pair in zip(tile.axes, widths, strict=True):
         numbers = [_number(c, item, "a width of `op.pad`", 0) for item in pair]
