@@ -59,6 +59,7 @@ def _module(text: str, where: str) -> Module:
 @pytest.mark.parametrize("order", ["as it is first", "transposed first"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("where", ["sm_80", "sm_120", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.sample
 def test_once_in_memory_and_right(dtype: str, where: str, order: str) -> None:
     d = 64
     text = _text(dtype, d, order=order)

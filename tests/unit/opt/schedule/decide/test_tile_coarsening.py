@@ -193,6 +193,7 @@ FACTORS = {
 
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("what", FACTORS)
+@pytest.mark.sample
 def test_rings_stay_rings(what: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken together wherever that has room, tiles that a loop brings have two places where
     they had them alone: lanes write computed factors to two buffers."""

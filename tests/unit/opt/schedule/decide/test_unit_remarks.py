@@ -113,6 +113,7 @@ def kernel(a: bf16[m, k], b: bf16[n, k]) -> f32[m, 64]:
 
 @pytest.mark.parametrize("first", [0, 192, 256, 1000])
 @pytest.mark.parametrize("k", [142, 143, 144])
+@pytest.mark.sample
 def test_a_grid_may_be_empty(first: int, k: int) -> None:
     """Whatever a launch moves, estimates of it are numbers: of nothing they are 0."""
     text = BEGINS_LATE.format(first=first)
