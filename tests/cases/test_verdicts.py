@@ -13,7 +13,7 @@ from tests.fuzz.verdicts import Case, cases, judged
 
 ALL = list(cases())
 RUN = [c for c in ALL if "not run" not in c.hint]
-SIZES = {"n": 256, "m": 4, "grid_groups": 4}
+SIZES = {"n": 256, "m": 4, "k": 2, "grid_groups": 4}
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda c: c.name)

@@ -27,6 +27,8 @@ KINDS = ("conditions", "orders", "arrays", "proofs", "bounds", "messages")
 """Those that were there while the checker was made."""
 READ = tuple(f"read_{kind}" for kind in (*KINDS[:5], "idioms", "several"))
 """Written afterwards by somebody who knew the language and the suites, and not the checker."""
+LATER = tuple(f"later_{kind}" for kind in (*KINDS[:5], "idioms"))
+"""Written when those were judged as they should be."""
 Verdict = Literal["error", "warning", "not proved", "checked", "proved"]
 """``checked``: in launches that were run whole (T0416)."""
 _HEAD = re.compile(r"^# (right|wrong)( T\d{4})?( \([^)]*\))?: (.*)$", re.MULTILINE)
@@ -45,7 +47,7 @@ class Case:
 
 
 def cases(*kinds: str) -> Iterator[Case]:
-    for kind in kinds or (*KINDS, *READ):
+    for kind in kinds or (*KINDS, *READ, *LATER):
         path = FOLDER / f"{kind}.tessera"
         if not path.exists():
             continue
@@ -93,7 +95,7 @@ def table(*kinds: str) -> str:
         "| wrong | errors | warnings | not proved | silent |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for kind in kinds or (*KINDS, *READ):
+    for kind in kinds or (*KINDS, *READ, *LATER):
         found: list[tuple[bool, Verdict]] = [(c.right, judged(c)[0]) for c in cases(kind)]
 
         def count(

@@ -7,7 +7,7 @@ or an exit, the trace ends. Must not know what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Protocol, cast
 
@@ -32,6 +32,9 @@ COMPARED: dict[str, Callable[[int, int], bool]] = {
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
 _Number = int | None
+Compute = Callable[["Trace"], None]
+Step = tuple[str, Operation, Compute | None]
+"""``access``, ``exit``, ``barrier``, ``fence`` or ``control``; or what computes a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,14 @@ class Launch:
     group: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The operations of each region that are looked at, made ready, and the constants."""
+
+    of: Mapping[Region, Sequence[Step]]
+    constants: Mapping[Value, object]
+
+
 @dataclass(slots=True)
 class Trace:
     """A lane on its way: the numbers that it has, the barriers it has passed, its loops."""
@@ -131,7 +142,7 @@ class Trace:
     steps: int = _STEPS
     rounds: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
     syncs: list[Sync] = field(default_factory=list[Sync])
-    kept: Mapping[Region, tuple[Operation, ...]] | None = None
+    ready: Steps | None = None
 
     @property
     def time(self) -> int:
@@ -157,36 +168,64 @@ class Trace:
 
     def region(self, region: Region) -> tuple[str, list[object]]:
         """Run to the terminator: its name and values."""
-        kept = region.operations if self.kept is None else self.kept[region]
-        for operation in kept:
+        if self.ready is not None:
+            return self._ready(self.ready.of[region])
+        for operation in region.operations:
             self.steps -= 1
             if self.steps < 0:
                 raise WayUnknown
             name = operation.name
-            if is_sync(operation):
-                element = element_of(operation, self.number)
-                self.syncs.append(Sync(self.time, self.interval, operation, element, False))
-            if self.watch is not None and not operation.regions:
-                self.watch.see(self, operation)
             if name in EXITS:
-                return name, self.numbers(operation.operands)
-            if name == "tile.barrier":
-                self.interval += 1
-                if self.interval > self.until:
-                    raise WayUnknown
-            elif operation.regions:
-                rule = _CONTROL.get(name)
-                if rule is None:
-                    raise WayUnknown
-                left = rule(self, operation)
+                return self._exit(operation)
+            does = operation.regions or name in BUFFER_AT or is_sync(operation)
+            if does or name == "tile.barrier":
+                left = self._does(operation)
                 if left is not None:
                     return left
-            elif name in BUFFER_AT:
-                if self.watch is None and _is_of_buffer(operation):
-                    self.touch(operation)
             elif len(operation.results) == 1 and isinstance(operation.result.type, DType):
                 self.values[operation.result] = self.compute(operation)
         raise WayUnknown
+
+    def _ready(self, steps: Sequence[Step]) -> tuple[str, list[object]]:
+        for kind, operation, compute in steps:
+            self.steps -= 1
+            if compute is not None:
+                compute(self)
+            elif kind == "exit":
+                return self._exit(operation)
+            else:
+                if self.steps < 0:
+                    raise WayUnknown
+                left = self._does(operation)
+                if left is not None:
+                    return left
+        raise WayUnknown
+
+    def _exit(self, operation: Operation) -> tuple[str, list[object]]:
+        if self.watch is not None:
+            self.watch.see(self, operation)
+        return operation.name, self.numbers(operation.operands)
+
+    def _does(self, operation: Operation) -> tuple[str, list[object]] | None:
+        """An access, a barrier, a fence, or control: how that leaves the region, if it does."""
+        name = operation.name
+        if is_sync(operation):
+            element = element_of(operation, self.number)
+            self.syncs.append(Sync(self.time, self.interval, operation, element, False))
+        if operation.regions:
+            rule = _CONTROL.get(name)
+            if rule is None:
+                raise WayUnknown
+            return rule(self, operation)
+        if self.watch is not None:
+            self.watch.see(self, operation)
+        if name == "tile.barrier":
+            self.interval += 1
+            if self.interval > self.until:
+                raise WayUnknown
+        elif name in BUFFER_AT and self.watch is None and _is_of_buffer(operation):
+            self.touch(operation)
+        return None
 
     def touch(self, operation: Operation) -> None:
         at = BUFFER_AT[operation.name]
@@ -397,14 +436,16 @@ def _unknown(value: Value) -> _Number:
 
 def trace_lane(
     kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
-    watch: Watch | None = None, kept: Mapping[Region, tuple[Operation, ...]] | None = None,
+    watch: Watch | None = None, ready: Steps | None = None,
 ) -> Traced:  # fmt: skip
-    """What a lane of the launch's group does, up to the end of the interval ``until``. ``kept``:
-    the operations of each region that are looked at, where that is not all."""
+    """What a lane of the launch's group does, up to the end of the interval ``until``. ``ready``:
+    the operations that are looked at, where that is not all."""
     group = kernel.integers("group")
     steps = min(_STEPS, effort.left)
     trace = Trace(launch, group, lane, effort, watch, until=until, steps=steps)
-    trace.kept = kept
+    trace.ready = ready
+    if ready is not None:
+        trace.values.update(ready.constants)
     trace.values.update(launch.arguments)
     whole = _FAR
     try:

@@ -6,23 +6,19 @@ Must not know lanes, memory or control flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import cast
 
-from tessera_lang.analysis.lanes.concrete_lane import COMPARED, Trace
+from tessera_lang.analysis.lanes.concrete_lane import COMPARED, Compute, Step, Steps, Trace
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import EXITS
 from tessera_lang.types.dtype import DType, integer_range
 
-Compute: TypeAlias = Callable[[Trace], None]
-Step: TypeAlias = tuple[str, Operation, "Compute | None"]
-"""``access``, ``exit``, ``barrier``, ``fence`` or ``control``; or what computes a number."""
-
 
 def steps_of(
     kept: Mapping[Region, Sequence[Operation]],
-) -> tuple[dict[Region, list[Step]], dict[Value, object]]:
+) -> Steps:
     """The steps of each region, and the constants, which need none."""
     steps: dict[Region, list[Step]] = {}
     constants: dict[Value, object] = {}
@@ -39,7 +35,7 @@ def steps_of(
                 mine.append((kind, o, None))
             elif len(o.results) == 1 and isinstance(o.result.type, DType):
                 mine.append(("", o, _computed(o)))
-    return steps, constants
+    return Steps(steps, constants)
 
 
 def _kind(o: Operation) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.done_operations import DoneAccess
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, Who, is_sync
@@ -171,13 +172,13 @@ def follow(
     ``few``: those at the ends only."""
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
     found = Followed()
-    kept = followed_operations(kernel, lambda o: _pointer_of(o, views) in pointers)
+    ready = steps_of(followed_operations(kernel, lambda o: _pointer_of(o, views) in pointers))
 
     def one(group: int, lane: int, effort: Effort, made_of: Values | None = None) -> int:
         there = replace(launch, group=group)
         watch = _Watch(views, pointers, made_of, there, lane)
         before = effort.left
-        traced = trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        traced = trace_lane(kernel, there, lane, effort, watch=watch, ready=ready)
         found.add(watch.events)
         found.unseen |= watch.unseen if traced.ends else pointers
         found.syncs[group, lane] = traced.syncs
@@ -202,7 +203,7 @@ def follow(
     for group, lane in found.unknown_writers(_MOST_AGAIN):
         there = replace(launch, group=group)
         watch = _Watch(views, pointers, values, there, lane)
-        trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        trace_lane(kernel, there, lane, effort, watch=watch, ready=ready)
         found.fill((group, lane), watch.events)
     return found
 

@@ -19,7 +19,7 @@ from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Follow
 from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.lane_owned_arrays import owned
-from tessera_lang.analysis.races.simulated_launch import Meeting
+from tessera_lang.analysis.races.run_records import Meeting
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.races.updates import atomic_of, is_limit
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity

@@ -13,7 +13,8 @@ from math import prod
 from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.analysis.lanes.launch_samples import small_launches
 from tessera_lang.analysis.races.hand_over_races import Shown, begins_with
-from tessera_lang.analysis.races.simulated_launch import MOST_LANES, Done, Meeting, Order, Run
+from tessera_lang.analysis.races.run_records import Done, Meeting
+from tessera_lang.analysis.races.simulated_launch import MOST_LANES, Order, Run
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic
@@ -33,7 +34,8 @@ _LAUNCH_STEPS = 500_000  # of those of one launch
 
 @dataclass(slots=True)
 class CheckedLaunches:
-    """``whole``: launches that were run to their end, with how many orders; ``shown``: the first
+    """``unsure``: buffers of which it is not known whether what is read was written.
+    ``whole``: launches that were run to their end, with how many orders; ``shown``: the first
     two accesses that meet in an array or a buffer; ``open``: those of which accesses were left
     out, or that lanes write values to that are not known; ``unwritten``: reads of what nobody
     wrote. ``data``: whether data decide what lanes do."""
@@ -45,6 +47,7 @@ class CheckedLaunches:
     unwritten: dict[Value, tuple[Launch, Done]] = field(
         default_factory=dict[Value, tuple[Launch, Done]]
     )
+    unsure: set[Value] = field(default_factory=set[Value])
     begins: set[str] = field(default_factory=set[str])
     data: bool = False
     enough: bool = False
@@ -55,7 +58,7 @@ class CheckedLaunches:
 
     def written(self, root: Value) -> bool:
         """Whether all that is read there was written before."""
-        return self.fine(root) and root not in self.unwritten
+        return self.fine(root) and root not in self.unwritten and root not in self.unsure
 
     def note(self, roots: Set[Value]) -> Diagnostic:
         """What was found of these, and in which launches."""
@@ -94,11 +97,11 @@ def run_launches(
         given = budget = min(left, _LAUNCH_STEPS)
         orders = 0
         for order, seed in _ORDERS:
-            run = Run(kernel, launch, None, left=budget, seed=seed)
+            run = Run(kernel, launch, None, left=budget, seed=seed, both_ways=True)
             run.go(order)
             budget = max(run.left, 0)
             if any(m.both_write and not _is_alike(m, uniform) for m in run.met):
-                run = Run(kernel, launch, values, left=budget, seed=seed)
+                run = Run(kernel, launch, values, left=budget, seed=seed, both_ways=True)
                 run.go(order)
                 budget = max(run.left, 0)
             if run.outside:
@@ -124,6 +127,7 @@ def run_launches(
 
 def _note(found: CheckedLaunches, run: Run, uniform: Uniformity) -> None:
     found.open |= run.open
+    found.unsure |= run.unsure
     begins = begins_with(run)
     found.begins.update(begins)
     for meeting in run.met:

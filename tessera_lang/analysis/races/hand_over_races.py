@@ -13,15 +13,8 @@ from math import prod
 from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.analysis.lanes.hand_overs import decides
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
-from tessera_lang.analysis.races.simulated_launch import (
-    MOST_LANES,
-    Done,
-    Late,
-    Meeting,
-    Order,
-    Run,
-    Synced,
-)
+from tessera_lang.analysis.races.run_records import Done, Late, Meeting, Synced
+from tessera_lang.analysis.races.simulated_launch import MOST_LANES, Order, Run
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity

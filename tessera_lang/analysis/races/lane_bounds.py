@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, trace_lane
+from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
@@ -115,11 +116,11 @@ def _followed(
     kernel: Operation, launch: Launch, open_: frozenset[Operation], views: dict[Value, Operation]
 ) -> dict[Operation, _Outside]:
     effort, found = Effort(_STEPS), dict[Operation, _Outside]()
-    kept = followed_operations(kernel, open_.__contains__)
+    ready = steps_of(followed_operations(kernel, open_.__contains__))
     for group, lane in _in_turn(prod(kernel.integers("group")), prod(launch.groups)):
         watch = _Watch(open_ - found.keys(), (group, lane), views)
         there = replace(launch, group=group)
-        trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        trace_lane(kernel, there, lane, effort, watch=watch, ready=ready)
         found.update(watch.found)
         if effort.left <= 0 or len(found) == len(open_):
             break

@@ -25,7 +25,7 @@ from tessera_lang.analysis.lanes.shared_access_log import (
 )
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.hand_over_races import Runs, report
-from tessera_lang.analysis.races.simulated_launch import Meeting
+from tessera_lang.analysis.races.run_records import Meeting
 from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label

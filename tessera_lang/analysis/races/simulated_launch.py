@@ -8,19 +8,27 @@ would matter, the run ends. Must not know what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from math import prod
 from random import Random
 from typing import Literal, TypeAlias, cast
 
 from tessera_lang.analysis.lanes.clocks import Clocks, Who
-from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace
-from tessera_lang.analysis.lanes.decoded_steps import Step, steps_of
-from tessera_lang.analysis.lanes.done_operations import DoneAccess, DoneSync
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Step, Trace
+from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import is_sync
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, Kind, reads_first
+from tessera_lang.analysis.races.run_records import (
+    Cell,
+    Done,
+    Late,
+    Meeting,
+    Synced,
+    conflicting,
+    may_conflict,
+)
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
@@ -33,8 +41,6 @@ _MOST_FOUND = 64  # pairs of accesses
 Order: TypeAlias = Literal["in turn", "forward", "reverse", "mixed"]
 """``in turn``: each lane up to the next barrier before the next begins. ``forward``, ``reverse``:
 lanes in this order, each up to a barrier or a wait. ``mixed``: each up to the next atomic."""
-Cell: TypeAlias = tuple[Value, int, int]
-"""A buffer or the pointer of an array, the group (-1: of all), and the number of the element."""
 _Left = tuple[str, list[object]]
 _Turn: TypeAlias = Generator[str, None, _Left]
 
@@ -43,78 +49,13 @@ class Unknown(Exception):
     """The run cannot go on."""
 
 
-@dataclass(slots=True, eq=False)
-class Done(DoneAccess):
-    """An access. ``value``: what a store puts, None if that is not known; ``time`` by the clock of
-    the lane, ``interval`` by barriers of the group."""
-
-    who: Who
-    operation: Operation
-    root: Value
-    place: tuple[int, ...]
-    value: object
-    time: int
-    interval: int
-
-
-@dataclass(slots=True, eq=False)
-class Synced(DoneSync):
-    """An atomic or a fence that a lane has come to."""
-
-    who: Who
-    operation: Operation
-    time: int
-    interval: int
-
-    @property
-    def writes(self) -> bool:
-        return self.operation.name in WRITES
-
-    @property
-    def narrow(self) -> bool:
-        return self.operation.attributes["scope"] in ("tile", "group")
-
-    @property
-    def name(self) -> str:
-        """As in the source."""
-        kind = self.operation.attributes.get("kind")
-        return f"atomic_{kind}" if kind else self.operation.name.removeprefix("tile.")
-
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """``first`` came first in the run. ``given``: what lanes of its group did afterwards that could
-    hand it over, ``taken``: what those of the group of ``second`` did before it."""
-
-    first: Done
-    second: Done
-    given: tuple[Synced, ...]
-    taken: tuple[Synced, ...]
-
-    @property
-    def by_scope(self) -> bool:
-        return self.first.kind == self.second.kind == "atomic"
-
-    @property
-    def both_write(self) -> bool:
-        return self.first.kind == self.second.kind == "write"
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """A lane, and the loop in which it waits."""
-
-    who: Who
-    loop: Operation
-
-
 @dataclass(slots=True)
 class Run:
     """``made_of``: None where it is not asked what stored values are made of. ``met``: pairs that
     nothing orders. ``assumed``: elements of arrays whose first value, 0, the
     way of a lane may hang on. ``late``: the first lane that waits for lanes which come later.
     ``open``: arrays and buffers of which accesses were left out; ``unwritten``: the first read of a
-    buffer that nobody had written there."""
+    buffer that nobody had written there, and ``unsure``: those where it is not known."""
 
     kernel: Operation
     launch: Launch
@@ -127,6 +68,11 @@ class Run:
     open: set[Value] = field(default_factory=set[Value])
     unwritten: dict[Value, Done] = field(default_factory=dict[Value, Done])
     outside: bool = False  # whether an index was
+    both_ways: bool = False  # whether lanes go both ways where data say which
+    unsure: set[Value] = field(default_factory=set[Value])
+    _possible: dict[Cell, dict[tuple[Kind, Who], Done]] = field(
+        default_factory=dict[Cell, "dict[tuple[Kind, Who], Done]"]
+    )
     seed: int = 1  # of the order "mixed"
     _values: dict[Cell, object] = field(default_factory=dict[Cell, object])
     _versions: dict[Cell, int] = field(default_factory=dict[Cell, int])
@@ -142,7 +88,7 @@ class Run:
     _syncs: dict[int, list[Synced]] = field(default_factory=dict[int, "list[Synced]"])
     clocks: Clocks = field(default_factory=Clocks)
     steps: Mapping[Region, Sequence[Step]] = field(default_factory=dict[Region, "Sequence[Step]"])
-    _constants: dict[Value, object] = field(default_factory=dict[Value, object])
+    _constants: Mapping[Value, object] = field(default_factory=dict[Value, object])
     _views: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     _counted: set[Value] = field(default_factory=set[Value])
     _used: set[Value] = field(default_factory=set[Value])
@@ -157,7 +103,8 @@ class Run:
         self._counted = {self._root(o) for o in self.kernel.walk() if o.name in ATOMICS}
         kept = followed_operations(self.kernel, lambda o: o.name in BUFFER_AT)
         self._used = {v for operations in kept.values() for o in operations for v in o.operands}
-        self.steps, self._constants = steps_of(kept)
+        ready = steps_of(kept)
+        self.steps, self._constants = ready.of, ready.constants
 
     def _root(self, operation: Operation) -> Value:
         array = operation.operands[BUFFER_AT[operation.name]]
@@ -200,7 +147,7 @@ class Run:
     def _by_turns(self, order: Order) -> None:
         r, idle = Random(self.seed), 0
         while self._running and idle < _IDLE:
-            moved = False
+            moved, changes = False, self.changes
             there = list(self._running)
             if order == "reverse":
                 there.reverse()
@@ -215,7 +162,7 @@ class Run:
                 moved |= state != "wait"
             for g in list(self._at_barrier):
                 moved |= self._barrier(g)
-            idle = 0 if moved else idle + 1
+            idle = 0 if moved or self.changes != changes else idle + 1
 
     def _begun(self, who: Who) -> _Lane:
         """A lane before its first turn. Most runs end before many lanes have had one."""
@@ -259,13 +206,18 @@ class Run:
 
     def leave_out(self, operation: Operation) -> None:
         """What depends on data does nothing that counts, and what it may write is not known."""
+        self.must_not_decide(operation)
         for o in operation.walk():
-            if o.name == "tile.barrier" or o.name in LEAVES or (is_sync(o) and self._counts(o)):
-                raise Unknown
             if o.name in BUFFER_AT:
                 self.open.add(self._root(o))
                 if o.name in WRITES:
                     self._blurred.add(self._root(o))
+
+    def must_not_decide(self, operation: Operation) -> None:
+        """Nothing that depends on data may have a barrier, an exit or an atomic that counts."""
+        for o in operation.walk():
+            if o.name == "tile.barrier" or o.name in LEAVES or (is_sync(o) and self._counts(o)):
+                raise Unknown
 
     def _counts(self, sync: Operation) -> bool:
         """Whether a sync may order something, or decide: not a relaxed update for its own sake."""
@@ -312,10 +264,18 @@ class Run:
                 who, operation, root, tuple(place), self._stored(trace, operation),
                 self.clocks.now(who), self.clocks.interval(who),
             )  # fmt: skip
-            if unwritten:
+            if unwritten and (lane.possible or root in self._blurred):
+                self.unsure.add(root)
+            elif unwritten:
                 self.unwritten.setdefault(root, done)
             if not local:
-                self._compare(cell, done)
+                self._compare(cell, done, lane.possible)
+        if lane.possible:
+            if operation.name in WRITES:
+                self._blurred.add(root)
+            for v in operation.results:
+                trace.values[v] = None
+            return
         if operation.name in ATOMICS:
             self._by_atomic(lane, operation, cell)
         elif operation.name == "tile.load":
@@ -405,13 +365,25 @@ class Run:
 
     # --- who meets --------------------------------------------------------------------------
 
-    def _compare(self, cell: Cell, done: Done) -> None:
+    def _compare(self, cell: Cell, done: Done, possible: bool) -> None:
         seen = self._seen.get(cell)
         if seen is None:
             seen = self._seen[cell] = {"read": {}, "write": {}, "atomic": {}, "narrow": {}}
-        for earlier in _conflicting(done, seen):
+        for earlier in conflicting(done, seen):
             if not self.clocks.ordered(earlier.who, earlier.time, done.who):
-                self._meet(earlier, done)
+                if possible:
+                    self.open.add(done.root)
+                else:
+                    self._meet(earlier, done)
+        maybe = self._possible.get(cell)
+        for earlier in maybe.values() if maybe else ():
+            if may_conflict(earlier, done) and not self.clocks.ordered(
+                earlier.who, earlier.time, done.who
+            ):
+                self.open.add(done.root)
+        if possible:
+            self._possible.setdefault(cell, {})[done.kind, done.who] = done
+            return
         if done.kind == "atomic" and done.narrow:
             seen["narrow"][done.who] = done
         if done.kind == "write":
@@ -433,29 +405,6 @@ class Run:
         self.met.append(Meeting(first, second, given, taken))
 
 
-def _conflicting(done: Done, seen: Mapping[str, Mapping[Who, Done]]) -> Iterator[Done]:
-    """Accesses of other lanes to the same element, of which one changes it. ``narrow`` are those of
-    the atomics that other groups do not see."""
-    if done.kind == "atomic":
-        for d in seen["atomic" if done.narrow else "narrow"].values():
-            if d.who[0] != done.who[0]:
-                yield d
-    for kind in _CONFLICTING[done.kind]:
-        for d in seen[kind].values():
-            if d.who != done.who and (d.changes or done.changes) and not _are_alike(d, done):
-                yield d
-
-
-_CONFLICTING: Mapping[Kind, tuple[Kind, ...]] = {
-    "read": ("write", "atomic"), "write": ("read", "write", "atomic"), "atomic": ("read", "write"),
-}  # fmt: skip
-
-
-def _are_alike(a: Done, b: Done) -> bool:
-    """Two stores of one value: nobody sees which comes first."""
-    return a.kind == b.kind == "write" and a.value is not None and a.value == b.value
-
-
 @dataclass(slots=True)
 class _Lane:
     """One lane of a run, which goes on turn by turn. ``at``: the loop in which it last waited;
@@ -467,6 +416,7 @@ class _Lane:
     who: Who
     at: Operation
     waits: bool = False
+    possible: bool = False  # whether data say that it is here
     asked: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _going: _Turn | None = None
 
@@ -525,13 +475,25 @@ class _Lane:
     def _if(self, o: Operation) -> Generator[str, None, _Left | None]:
         condition = self.trace.number(o.operands[0])
         if condition is None:
-            self._not_known(o)
+            if self.run.both_ways:
+                yield from self._go_both_ways(o)
+            else:
+                self._not_known(o)
             return None
         name, values = yield from self._region(o.regions[0 if condition else 1])
         if name != "tile.yield":
             return name, values
         self.trace.put(o.results, values)
         return None
+
+    def _go_both_ways(self, o: Operation) -> Generator[str, None, None]:
+        """What data decide may happen: each way, one after the other."""
+        self.run.must_not_decide(o)
+        before, self.possible = self.possible, True
+        for region in o.regions:
+            yield from self._region(region)
+        self.possible = before
+        self.trace.put(o.results, [None] * len(o.results))
 
     def _for(self, o: Operation) -> Generator[str, None, _Left | None]:
         trace = self.trace
