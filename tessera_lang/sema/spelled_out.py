@@ -24,6 +24,7 @@ from tessera_lang.sema.numpy_calls import (
     named_again,
     stored_result,
 )
+from tessera_lang.sema.python_casts import casts_of_python
 from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
@@ -53,6 +54,7 @@ MOST_ROUNDS = 64
 _MOST_AXES = 15
 _OTHERWISE = re.compile(
     rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
+    r"|\blinalg\b"
     r"|\b(?:int|float)\s*\("
     rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
     rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*="
@@ -94,34 +96,8 @@ def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]
     body = _body(body if seen else s.body, bool(s.decorators), own)
     body = cast("tuple[ast.Stmt, ...]", _mapped(body, _calls(own)))
     if kernel_level(s) is not None and not {"int", "float"} & (own | set(top)):
-        body = cast("tuple[ast.Stmt, ...]", _mapped(body, _numbers(s)))
+        body = cast("tuple[ast.Stmt, ...]", _mapped(body, casts_of_python(s)))
     return (s if body is s.body else replace(s, body=body),)
-
-
-def _numbers(kernel: ast.FunctionDef) -> Callable[[Any], Any]:
-    """``int(x)`` of a kernel as its ``index``, and ``float(x)`` as the floats of its arrays; where
-    these are not written, a quotient is a float in their place."""
-    bases = [p.annotation.base for p in kernel.parameters if p.annotation is not None]
-    floats = [
-        b.id for b in bases if isinstance(b, ast.Name) and b.id in ("f16", "bf16", "f32", "f64")
-    ]
-    dtype = "f64" if "f64" in floats else "f32"
-
-    def of(node: Any) -> Any:
-        plain = isinstance(node, ast.Call) and len(node.arguments) == 1 and not node.keywords
-        if not plain or not isinstance(node.function, ast.Name):
-            return node
-        if node.function.id == "int":
-            return replace(node, function=ast.Name(node.function.span, "index"))
-        if node.function.id == "float" and floats:
-            return replace(node, function=ast.Name(node.function.span, dtype))
-        if node.function.id == "float":
-            return ast.Binary(
-                node.span, "/", node.span, node.arguments[0], ast.IntLit(node.span, 1)
-            )
-        return node
-
-    return of
 
 
 # --- methods ---------------------------------------------------------------------------------
@@ -160,6 +136,10 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
 
 
 def _attribute(e: ast.Attribute, names: _Names) -> ast.Expr:
+    of = e.value
+    if isinstance(of, ast.Attribute) and (of.name, e.name) == ("linalg", "norm"):
+        of_op = isinstance(of.value, ast.Name) and of.value.id == "op" and "op" not in names
+        return replace(e, value=of.value) if of_op else e
     if not isinstance(e.value, ast.Name) or e.value.id in names:
         return e
     if e.value.id == "op" and e.name == "newaxis":

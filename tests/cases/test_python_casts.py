@@ -68,3 +68,23 @@ def test_meshgrid_says_how_it_is_called() -> None:
         text = f"def f(x):\n    a, b = {call}\n    return a\n"
         with pytest.raises(tessera.TesseraError, match=r"no such call of `op.meshgrid`"):
             tessera.compile(text, target="cpu").f(np.ones(3))
+
+
+@pytest.mark.parametrize("head", ["@op.kernel\ndef f(x):\n", "def f(x):\n"])
+@pytest.mark.parametrize("call", ["op.linalg.norm(x)", "op.linalg.norm(x, axis=1)"])
+def test_the_norm_by_its_name_in_numpy(head: str, call: str) -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    got = tessera.compile(
+        f"{head}    return x / {call.replace('1)', '1)[:, None]')}\n", target="cpu"
+    ).f(x)
+    want = x / eval(call.replace("op.", "np.").replace("1)", "1)[:, None]"), {"np": np, "x": x})
+    np.testing.assert_allclose(got, want, 1e-12)
+
+
+@pytest.mark.parametrize("body", ["return op.maximum(u, x)", "x[:] = u\n    return x"])
+def test_arrays_of_the_host_program_that_do_not_meet_say_where_an_axis_is_missing(
+    body: str,
+) -> None:
+    module = tessera.compile(f"def f(x, u):\n    {body}\n", target="cpu")
+    with pytest.raises(tessera.TesseraError, match=r"(?s)T0834.*`v\[:, None\]`"):
+        module.f(np.ones((4, 3)), np.ones(4))

@@ -125,7 +125,16 @@ def _whole(value: object, other: object) -> bool:
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     last = zip(reversed(a), reversed(b), strict=False)
     if not all(m == n or 1 in (m, n) for m, n in last):
-        raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834")
+        raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834",
+                         helps=say_axes(a, b))  # fmt: skip
+
+
+def say_axes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[str, ...]:
+    """What to write where arrays of unequal rank do not fit along their last axes."""
+    if len(a) == len(b):
+        return ()
+    return ("arrays line up along their last axes, as in NumPy: say where an axis is missing, as in"
+            " `v[:, None]`",)  # fmt: skip
 
 
 def fits_into(value: tuple[int, ...], place: tuple[int, ...]) -> bool:

@@ -273,7 +273,9 @@ class HostWorld(Measuring):
             stored = self._stored(value, target)
             if not host_array_arithmetic.fits_into(value.shape, np.shape(place)):
                 raise WorldFault(f"an array of shape {value.shape} does not fit into "
-                                 f"{np.shape(place)}", code="T0834")  # fmt: skip
+                                 f"{np.shape(place)}", code="T0834",
+                                 helps=host_array_arithmetic.say_axes(value.shape, np.shape(place))
+                                 if value.ndim < np.ndim(place) else ())  # fmt: skip
             target[items] = stored
         else:
             target[items] = self._element(value, dtype)
