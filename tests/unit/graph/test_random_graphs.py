@@ -11,7 +11,7 @@ from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.pipeline import GRAPH
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.graph.differentiate import gradient_of
-from tests.unit.graph import on_cpu, reference
+from tests.unit.graph import cascades, on_cpu, reference
 from tests.unit.graph.random_graphs import random_graph
 
 
@@ -60,3 +60,14 @@ def test_kernels_of_random_graphs(seed: int) -> None:
     found = on_cpu.run(both, inputs)
     for a, b in zip(found, reference.run(both, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+def test_fused_kernels_of_long_random_graphs(seed: int) -> None:
+    """Of 20 to 60 operators, every other one with its gradient, rewritten and fused."""
+    function, inputs = random_graph(3000 + seed, 20 + seed * 41 // 12)
+    both = _with_gradient(function) if seed % 2 == 0 else function
+    found = on_cpu.run(cascades.prepared(both), inputs)
+    for a, b in zip(found, reference.run(both, inputs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-12 + 1e-9 * float(np.abs(b).max()))
