@@ -16,7 +16,7 @@ from tessera_lang.evaluate.fault import HostFault
 WRONG = [
     "op.arange(0, 3, nan)", "op.arange(inf)", "op.arange(0, 3, 0.5, dtype=i32)",
     "op.reshape(op.zeros((6,)), (4,))", "op.reshape(op.zeros((6,)), (-1, -1))",
-    "op.arange(3) == op.arange(4)", "op.zeros((3,)) + op.zeros((3, 3))",
+    "op.arange(3) == op.arange(4)", "op.zeros((2,)) + op.zeros((3, 3))",
     "op.arange(3)[0.5]", "op.zeros((3,))[0, 0]", "op.sum(op.zeros((3,)), axis=1)",
     "op.zeros((3,)).T", "op.zeros((3,), i32) + op.zeros((3,), u8)", 'op.zeros((3,)) + "a"',
     "op.zeros((3,)).rank", "op.zeros((3,))(1)", "3(4)", "op.zeross((3,))", "op.foo(3)",
@@ -28,7 +28,8 @@ WRONG = [
 ]  # fmt: skip
 RIGHT = [
     "int(3.5)", "int(\"3\")", "float(\"2.5\")", "str(3) + \"a\"", "math.tan(0.5)", "abs(-3)",
-    "min(1, 2.5)", "len((1, 2))", "op.zeros((3, 1)) + op.zeros((3, 4))", "[1] + [2]", "(1,) * 2",
+    "min(1, 2.5)", "len((1, 2))", "op.zeros((3, 1)) + op.zeros((3, 4))",
+    "op.zeros((3,)) + op.zeros((3, 3))", "[1] + [2]", "(1,) * 2",
     "op.zeros((0,))[0:5]", "op.arange(3)[::-1]", "op.arange(3)[None]", "op.arange(3)[-1]",
 ]  # fmt: skip
 

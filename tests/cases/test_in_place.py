@@ -89,9 +89,9 @@ class _Op:
         return f
 
 
-def by_numpy(text: str, arguments: tuple[Any, ...]) -> Any:
+def by_numpy(text: str, arguments: tuple[Any, ...], sizes: dict[str, int] = SIZES) -> Any:
     plain = re.sub(r": (mut )?[fi]\d+(\[[\w, ]*\])?", "", text)
-    names: dict[str, Any] = {**SIZES, "op": _Op(), "f64": np.float64}
+    names: dict[str, Any] = {**sizes, "op": _Op(), "f64": np.float64}
     exec(plain, names)
     return names["f"](*arguments)
 

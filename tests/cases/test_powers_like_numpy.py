@@ -157,7 +157,7 @@ def test_messages_name_what_is_written() -> None:
     for text, name in (("op.hypot(x, y)", "op.hypot"), ("op.atan2(y, x)", "op.atan2"),
                        ("op.fabs(i)", "op.fabs"), ("op.copysign(i, i)", "op.copysign"),
                        ("op.rint(i)", "op.rint")):  # fmt: skip
-        head = "@op.kernel\ndef f(x: f32[n], y: f32[m, n], i: i32[n]):\n"
+        head = "@op.kernel\ndef f(x: f32[n], y: f32[n, m], i: i32[n]):\n"
         source = f"{head}    z = {text}\n    return z\n"
         with_names = list(Session(overlay={"k.tessera": source}).check("k.tessera", ()))
         if name not in ("op.fabs", "op.rint"):  # of integers too

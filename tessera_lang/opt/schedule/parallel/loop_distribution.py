@@ -33,11 +33,12 @@ def distributed(
         return None
     body = _Body(loop, arrays, _split(loop.regions[0], arrays) if deep else loop.regions[0])
     parts = body.parts()
-    if len(parts) + (1 if loop.results else 0) < 2:
+    last = body.results(parts) if loop.results else None
+    if len(parts) + (1 if last is not None else 0) < 2:
         return None
     made = [body.made(part) for part in parts]
-    if loop.results:
-        made.append(body.results())
+    if last is not None:
+        made.append(last)
     return made
 
 
@@ -127,9 +128,7 @@ class _Body:
             a, b = self._needed(seeds[at]), self._needed(seeds[other])
             if a.own & set(seeds[other]) or b.own & set(seeds[at]):
                 return other
-            if self._touched(a.own, True) & self._touched(b.own):
-                return other
-            if self._touched(b.own, True) & self._touched(a.own):
+            if self._depend(a, b):
                 return other
         return None
 
@@ -166,13 +165,24 @@ class _Body:
         """The loop that does a part, with values of its own."""
         return self._loop(part, sorted(part.carried), False)
 
-    def results(self) -> Operation:
-        """The loop that gives what the loop gives, and writes nothing."""
+    def results(self, parts: list[_Part]) -> Operation:
+        """The loop that gives what the loop gives. It takes the parts that it meets out of
+        ``parts``: what it reads of their arrays is what stands there in each iteration."""
         part = _Part(set(), set(range(len(self.slots))))
         stack = self._before(part, iter(self.yielded))
         while stack:
             stack += self._before(part, self.operations[stack.pop()].uses())
+        while (other := next((p for p in parts if self._depend(part, p)), None)) is not None:
+            parts.remove(other)
+            part.own |= other.own
         return self._loop(part, sorted(part.carried), True)
+
+    def _depend(self, a: _Part, b: _Part) -> bool:
+        """Whether one of two parts writes what the other one touches."""
+        return bool(
+            self._touched(a.own, True) & self._touched(b.own)
+            or self._touched(b.own, True) & self._touched(a.own)
+        )
 
     def _loop(self, part: _Part, carried: Sequence[int], last: bool) -> Operation:
         count = len(names_of(self.loop))
