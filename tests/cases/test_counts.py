@@ -390,3 +390,24 @@ def test_masks_of_counts_beside_floats_have_names(body: str, target: str) -> Non
     want = eval(text[-1].removeprefix("return "), names)
     for g, w in zip(results_of(source, GIVEN, target), want, strict=True):
         np.testing.assert_allclose(np.asarray(g).astype(float), np.asarray(w).astype(float), 1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["i32", "u32", "i64"])
+@pytest.mark.parametrize("value", [
+    "op.where(x[t, :] > 0.5, t, when)", "op.where(x[t, :] > 0.5, when, t)",
+    "op.where(x[t, :] > 0.5, t + n, when)", "op.maximum(when, op.where(x[t, :] > 0.5, t * n, 0))",
+])  # fmt: skip
+@pytest.mark.sample(8)
+def test_variables_that_take_what_a_loop_counts(value: str, dtype: str, target: str) -> None:
+    """A variable beside a count in one value: that it may be anything of its dtype fits itself."""
+    source = f"""def f(x: f32[m, n]) -> {dtype}[n]:
+    when = op.full((n,), 7, {dtype})
+    for t in range(m):
+        when = {value}
+    return when"""
+    when = np.full(8, 7, {"i32": np.int32, "u32": np.uint32, "i64": np.int64}[dtype])
+    for t in range(6):
+        names = {"op": np, "x": x, "t": t, "n": 8, "when": when}
+        when = eval(value, names).astype(when.dtype)
+    agree(results_of(source, GIVEN, target), when)

@@ -55,8 +55,9 @@ def narrows(c: TileContext, e: ast.Expr, dtype: DType) -> bool:
     known = [d for d, fits in ((least, above), (most, below)) if not fits and isinstance(d, int)]
     if known or (dtype.bits < 32 and not (above and below)):
         return False
-    for fits, beyond in ((above, DimOp("-", low, least)), (below, DimOp("-", most, high))):
-        if not fits and facts.not_negative(beyond):
+    outside = DimOp("-", low, least), DimOp("-", most, high)
+    for fits, beyond in zip((above, below), outside, strict=True):
+        if not fits and facts.not_negative(DimOp("-", beyond, 1)):
             return False  # for no size, or for empty arrays alone
     if not above:
         promise(c, low, least, e.span, "<=")
