@@ -29,6 +29,7 @@ def given(m: int, n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", STRETCHED)
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(9)
 def test_a_slice_of_one_element_stretches(source: str, target: Any) -> None:
     for m, n in SHAPES:
         names = given(m, n)

@@ -17,7 +17,7 @@ SIZES = {"n": 256, "m": 4, "k": 2, "grid_groups": 4}
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda c: c.name)
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 def test_verdict(case: Case) -> None:
     verdict, codes = judged(case)
     if case.right:

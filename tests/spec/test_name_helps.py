@@ -57,6 +57,7 @@ def offered(source: str) -> tuple[Diagnostic, Fix]:
 
 @pytest.mark.parametrize("form", [HOST, KERNEL], ids=["host", "kernel"])
 @pytest.mark.parametrize("call", CALLS)
+@pytest.mark.sample(8)
 def test_a_fix_keeps_the_arguments(form: str, call: str) -> None:
     if form == HOST and "median" in call:
         pytest.skip("the host program has a kernel made of it, which is no text of the file")

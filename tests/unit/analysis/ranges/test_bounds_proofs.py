@@ -215,6 +215,7 @@ def test_row_major_places_are_inside(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ROW_MAJOR, *NOT_INSIDE])
+@pytest.mark.sample(6)
 def test_what_is_said_of_row_major_places_is_so(name: str) -> None:
     (kernel,) = optimized(FLAT + (ROW_MAJOR.get(name) or NOT_INSIDE[name])).operations
     known = ranges(kernel)
