@@ -120,7 +120,7 @@ HELPS = {
         "T0609", "add `mut` to the parameter: `p: mut f64[m, n]`", "`new = w + ...`"),
     "def f(p: f64[m, n]):\n    C = op.empty((m, n), f64)\n    C[:, :] = p\n    C = C - p\n"
     "    C -= p\n    return C\n": ("T0609", "`C` gets another value here"),
-    "def f(p: mut f64[m, n]):\n    p -= p[0]\n": ("T0604", "[None, :]"),
+    "def f(p: mut f64[m, n]):\n    p -= p[:, 0]\n": ("T0604", "`p[:, 0][:, None]`"),
     "def f(p: mut f32[m, n], q: f64[m, n]):\n    p -= q\n": ("T0208", "p -= f32(q)"),
 }  # fmt: skip
 

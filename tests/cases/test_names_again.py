@@ -107,7 +107,7 @@ def refused(body: str, code: str) -> str:
 def test_a_second_name_is_not_lost_in_silence() -> None:
     """A value that was made of an array before a store by another of its names."""
     text = refused("z = x\nx = x * 2.0\nz[0] = 9.0\nreturn x + z", "T0702")
-    assert "store the value into an array first" in text
+    assert "or store it into an array there" in text
 
 
 def test_where_two_values_meet_one_name_does_not_do() -> None:

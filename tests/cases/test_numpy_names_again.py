@@ -42,7 +42,6 @@ HELPS = {
     "op.bincount(p)": "op.arange(bins)", "op.histogram(x)": "op.floor",
     "op.searchsorted(x, v)": "v[None, :] < x[:, None]", "op.unique(p)": "the run alone",
     "op.interp(x, v, v)": "fp[k]", "op.cross(x, v)": "op.stack", "op.gradient(x)": "(x[2:]",
-    "int(v[0])": "i32(x)", "float(p[0, 0])": "f32(x)",
     "op.digitize(v, x)": "bins[None, :]", "op.polyval(v, v)": "c[k]",
     "op.take_along_axis(x * 2.0, p, axis=1)": "store it into an array first",
     "op.cummax(x.to(f8e4m3), axis=1)": "f16",

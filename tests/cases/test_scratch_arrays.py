@@ -396,6 +396,36 @@ def test_it_is_made_once_outside_of_loops(body: str) -> None:
     assert "make `a` once, outside of loops and conditions" in said(body)
 
 
+@pytest.mark.parametrize(("made", "fill"), [
+    ("op.zeros((n,), f32)", "0"), ("op.zeros_like(x)", "0"), ("op.ones((n,), f32)", "1"),
+    ("op.full((n,), 2.5, f32)", "2.5"), ("op.full_like(x, t)", "t"), ("op.empty((n,), f32)", ""),
+])  # fmt: skip
+def test_what_is_made_anew_in_a_loop_is_filled_there(made: str, fill: str) -> None:
+    """Following the help gives what the refused text says."""
+    x = np.arange(5, dtype=np.float32)
+    head = "@op.kernel\ndef k(x: mut f32[n], t: f32):\n    for i in range(3):\n"
+    refused = f"{head}        a = {made}\n        a[1:] = x[1:]\n        x[:] = a\n"
+    with pytest.raises(tessera.TesseraError) as caught:
+        tessera.compile(refused, target="cpu").k(x, 7.0)
+    text = str(caught.value)
+    assert ("where it is made now" in text) == bool(fill)
+    assert not fill or f"`a[:] = {fill}`" in text
+    if fill:
+        taken = refused.replace(f"a = {made}", f"a[:] = {fill}")
+        taken = taken.replace("    for", f"    a = {made}\n    for")
+        tessera.compile(taken, target="cpu").k(x, 7.0)
+        np.testing.assert_array_equal(x, [7.0 if fill == "t" else float(fill), 1, 2, 3, 4])
+
+
+def test_like_another_array_has_its_dtype() -> None:
+    text = "@op.kernel\ndef k(x: f32[n], t: i32):\n    a = op.full_like(x, {})\n    return a\n"
+    x = np.ones(3, np.float32)
+    with pytest.raises(tessera.TesseraError, match=r"T0208.*\n(.*\n)*.*`f32\(t\)`"):
+        tessera.compile(text.format("t"), target="cpu").k(x, 7)
+    found = tessera.compile(text.format("f32(t)"), target="cpu").k(x, 7)
+    assert found.dtype == np.float32 and found.tolist() == [7.0] * 3
+
+
 def test_the_form_that_is_advised_works() -> None:
     """Of each refusal above, with what its help says."""
     text = """

@@ -56,6 +56,18 @@ def test_perhaps_below_0_is_refused(text: str) -> None:
     assert REFUSED[text] in str(caught.value)
 
 
+@pytest.mark.parametrize("store", [False, True])
+def test_a_bound_of_an_array_has_the_name_that_was_given(store: bool) -> None:
+    """The number is known to the run only; a place that is stored into is no window."""
+    use = "y[w:] = 0.0" if store else "y[0] = op.sum(c[w:])"
+    text = f"def f(c, y, k):\n    for i in range(3):\n        w = k[i]\n        {use}"
+    with pytest.raises(Exception, match="T0605") as caught:
+        results_of(text, {"c": C, "y": Y, "k": np.arange(3, dtype=np.int32)}, "cpu")
+    said = str(caught.value)
+    assert "`w` is not proved" in said and "@" not in said and "`max(w, 0)`" in said
+    assert ("op.window" in said) != store
+
+
 TAKEN = {
     "def f(c, w: i32):\n    return op.sum(c[:c.shape[0] - w])": C[:-3].sum(),
     "def f(c, w: i32):\n    return op.sum(c[max(c.shape[0] - w, 0):])": C[-3:].sum(),

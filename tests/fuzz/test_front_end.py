@@ -71,7 +71,8 @@ def check(session: Session, path: Path, text: str) -> None:
     taken = time.process_time() - begin
     faults = [d for d in found if d.code.startswith("T09")]
     assert not faults, (faults, text)
-    assert taken < 4.0 + len(text.encode()) / 2_000, (taken, text)
+    # A page of the library with its own tests takes five seconds on a busy machine.
+    assert taken < 10.0 + len(text.encode()) / 2_000, (taken, text)
     for d in found:
         assert d.code and d.message
 

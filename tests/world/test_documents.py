@@ -33,7 +33,8 @@ def run_all(tesserac: Command, text: str) -> int:
 
 @pytest.mark.slow
 def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
-    for name, program in zip(("scale", "gemm"), blocks("tessera", PAGE), strict=True):
+    names = ("scale", "gemm", "attention")
+    for name, program in zip(names, blocks("tessera", PAGE), strict=True):
         (tmp_path / f"{name}.tessera").write_text(program, encoding="utf-8")
     assert run_all(tesserac, PAGE) > 15
     assert (tmp_path / "scale.ptx").is_file()

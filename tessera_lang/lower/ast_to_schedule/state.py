@@ -172,9 +172,7 @@ class State:
                 node.span,
                 "this value is computed where it is used",
                 labels=labels,
-                helps=(
-                    "store the value into an array first, or read the array again behind the write",
-                ),
+                helps=("use the value in front of the write, or store it into an array there",),
             )
         )
 

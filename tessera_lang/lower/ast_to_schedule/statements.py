@@ -6,7 +6,7 @@ arrays in ``stores.py``. Must not know expressions beyond ``values``.
 
 from __future__ import annotations
 
-from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower.ast_to_schedule import (
@@ -65,9 +65,17 @@ def lower_block(s: State, statements: tuple[ast.Stmt, ...]) -> None:
                 except Unsupported as fault:
                     report(s, fault)
                 except Refused as refused:
-                    s.low.sink.add(refused.diagnostic)
+                    s.low.sink.add(_used_in(statement, refused.diagnostic))
     finally:
         s.later = around
+
+
+def _used_in(statement: ast.Stmt, found: Diagnostic) -> Diagnostic:
+    """A refusal of a value that was assigned elsewhere, with the statement that uses it."""
+    at = found.span
+    if at is None or (statement.span.lo <= at.lo and at.hi <= statement.span.hi):
+        return found
+    return replace(found, labels=(*found.labels, Label(statement.span, "used here")))
 
 
 def _leave(s: State, statement: ast.Stmt, rest: tuple[ast.Stmt, ...]) -> None:

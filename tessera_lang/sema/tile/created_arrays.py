@@ -16,6 +16,7 @@ from tessera_lang.sema.bound_names import (
     targets,
 )
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.module_scope import ModuleScope
@@ -108,6 +109,21 @@ def could_be_array(c: TileContext, name: str) -> bool:
     )
 
 
+def refill(c: TileContext, name: str) -> str:
+    """What is stored into an array where a loop or a condition makes it anew, if it stands in front
+    of them: the right side of ``name[:] = ...``. Empty where it holds nothing, or is made there."""
+    top = {target for s in c.declaration.body for target, _ in _named_values(s)}
+    for s in statements(c.declaration.body):
+        for target, value in _named_values(s):
+            if target.id == name and target not in top and isinstance(value, ast.Call):
+                symbol = named_symbol(c, value.function)
+                made = symbol.name if isinstance(symbol, Builtin) else ""
+                if made in ("op.full", "op.full_like") and len(value.arguments) > 1:
+                    return source_of(value.arguments[1])
+                return {"op.zeros": "0", "op.ones": "1"}.get(made.removesuffix("_like"), "")
+    return ""
+
+
 def other_value(c: TileContext, name: str) -> Span | None:
     """Where a variable that would be an array gets a value beside the one that makes it."""
     makers = 0
@@ -194,7 +210,7 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
     dtype = dtype_argument(c, bound.get("dtype"))
     if "value" in bound:
         term = c.infer(bound["value"])
-        if dtype is None and isinstance(term, Scalar):
+        if dtype is None and isinstance(term, Scalar) and "shape" in bound:
             dtype = term.dtype
     if "shape" in bound:
         shape = _sizes(c, bound["shape"])
@@ -211,8 +227,9 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
     if "value" in bound and not give_tile(
         c, bound["value"], c.infer(bound["value"]), tensor.dtype, False
     ):
-        c.report("T0208", f"an array of `{tensor.dtype}` is not filled with this",
-                 bound["value"].span)  # fmt: skip
+        value = bound["value"]
+        c.report("T0208", f"an array of `{tensor.dtype}` is not filled with this", value.span,
+                 helps=(f"convert it: `{tensor.dtype}({source_of(value)})`",))  # fmt: skip
     v.type, v.since = tensor, target.span
     c.note(value, tensor)
     c.note(target, tensor)

@@ -17,7 +17,7 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.created_arrays import could_be_array, other_value
+from tessera_lang.sema.tile.created_arrays import could_be_array, other_value, refill
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -153,8 +153,10 @@ def into_buffer(
             other = other_value(c, name)
             if other is not None:
                 labels = (Label(other, f"`{name}` gets another value here"),)
+            fill = refill(c, name)
+            again = f"; write `{name}[:] = {fill}` where it is made now" if fill else ""
             helps = (f"make `{name}` once, outside of loops and conditions, and give it no other"
-                     " value: then it is an array", helps[0])  # fmt: skip
+                     f" value: then it is an array{again}", helps[0])  # fmt: skip
         c.report(
             "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
             "only buffers and arrays are stored into", labels=labels, helps=helps,

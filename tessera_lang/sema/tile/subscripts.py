@@ -316,10 +316,10 @@ def slice_axis(
     start = 0 if item.lower is None else _bound(c, item.lower, size)
     stop = size if item.upper is None else _bound(c, item.upper, size)
     if item.lower is not None and not _is_proved(c, start):
-        _may_be_negative(c, item.lower, e, axis, start, "start")
+        _may_be_negative(c, item.lower, e, axis, start, "start", target)
         return None
     if item.upper is not None and not _stops_inside(c, item, start, stop):
-        _may_be_negative(c, item.upper, e, axis, stop, "stop")
+        _may_be_negative(c, item.upper, e, axis, stop, "stop", target)
         return None
     if c.final and not c.kernel.wraps.isdisjoint(symbols_of(start)):
         c.typed.wrapping[item] = None
@@ -407,7 +407,7 @@ def _is_of_size(c: TileContext, stop: Dim) -> bool:
 
 
 def _may_be_negative(
-    c: TileContext, at: ast.Expr, e: ast.Subscript, axis: int, bound: Dim, what: str
+    c: TileContext, at: ast.Expr, e: ast.Subscript, axis: int, bound: Dim, what: str, target: bool
 ) -> None:
     name, text = source_of(e.value), item_source(at)
     if isinstance(at, ast.Unary):
@@ -417,14 +417,16 @@ def _may_be_negative(
         shown = f"max({end}, 0):" if what == "start" else f":{end}"
         helps = (f"to count from the end write `{shown}`",)
     elif what == "start":
-        helps = (f"to read past the edge write `op.window({name}, {text}, length, fill=0)`",
-                 f"or give it a lower bound: `max({text}, 0)`")  # fmt: skip
+        window = f"to read past the edge write `op.window({name}, {text}, length, fill=0)`"
+        least = f"give it a lower bound: `max({text}, 0)`"
+        helps = (least,) if target else (window, f"or {least}")
     else:
         helps = (f"give it a lower bound: `max({text}, 0)`",
                  f"to count from the end write `:{name}.shape[{axis}] + {text}`")  # fmt: skip
     c.report(
         "T0605", f"the slice of `{name}` may {what} below 0", at.span,
-        f"`{described(bound)}` is not proved to be at least 0",
+        # A number that the run finds has a name of ours.
+        f"`{text if '@' in described(bound) else described(bound)}` is not proved to be at least 0",
         notes=(f"a {what} counts from the end where it is certain to be below 0",),
         helps=helps,
     )  # fmt: skip

@@ -33,9 +33,12 @@ REMARKS = {
     "C7514": f"{_WAITS}; an accumulator is read or written while they run",
     "C7515": f"{_WAITS}; an accumulator is made on several ways that meet",
     "C7517": "a wait for asynchronous products was put in where their results are touched",
-    "C7519": "a wait for asynchronous products was put in where their results are touched",
 }
 """What a note of ptxas means for the kernel."""
+
+_OF_NO_COST = frozenset({"C7519"})
+"""Notes of a fence (``warpgroup.arrive``) that ptxas put in front of products whose first operand
+it has just copied: no product waits for another, and there is nothing to change."""
 
 _BOUNDS = re.compile(r"^\.reqntid .*$", re.MULTILINE)
 _ONE_GROUP = ".minnctapersm 1"
@@ -152,6 +155,8 @@ def parse_warnings(output: str) -> tuple[Diagnostic, ...]:
     found: list[Diagnostic] = []
     for match in _WARNING.finditer(output):
         number, text = match.group(1) or "", match.group(2).strip()
+        if number in _OF_NO_COST:
+            continue
         if number or "warning" in match.group(0)[:16]:
             shown = f"ptxas {number}: {text}" if number else f"ptxas: {text}"
             notes = (REMARKS[number],) if number in REMARKS else ()
