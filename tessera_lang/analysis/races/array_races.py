@@ -97,7 +97,10 @@ def _checked(
             check.unproved.setdefault(pointer, ("no launch was found that its sizes allow", o))
         return check
     unseen = untraced(kernel, launches[0].arguments)
-    atomic = {p for p in pointers if all(o.name in ATOMICS for q, o in accesses if q is p)}
+    narrow = set[Value]()
+    if several_groups(kernel, plan) is not None:
+        narrow = {p for p, o in accesses if o.name in ATOMICS and not _is_wide(o)}
+    atomic = {p for p in pointers if all(o.name in ATOMICS for q, o in accesses if q is p)} - narrow
     for pointer, o in accesses:
         if o in unseen and pointer not in atomic:
             check.unproved.setdefault(pointer, (_BY_DATA, o))
@@ -211,7 +214,7 @@ def _harmless(kernel: Operation, views: Mapping[Value, Operation]) -> frozenset[
         if view is None:
             continue
         kind: object = o
-        if o.name in ATOMICS and o.attributes["scope"] in ("device", "mesh"):
+        if o.name in ATOMICS and _is_wide(o):
             kind = "atomic"
         elif o.name == "tile.store" and (made := constants.get(o.operands[0])) is not None:
             kind = ("store", repr(made.attributes["value"]))
@@ -219,6 +222,11 @@ def _harmless(kernel: Operation, views: Mapping[Value, Operation]) -> frozenset[
     return frozenset(
         p for p, (kind, *more) in kinds.items() if not more and not isinstance(kind, Operation)
     )
+
+
+def _is_wide(atomic: Operation) -> bool:
+    """Whether an atomic is one to the lanes of all groups."""
+    return atomic.attributes["scope"] in ("device", "mesh")
 
 
 def several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
