@@ -1,6 +1,6 @@
 """A call of every public function of the standard library, each with what NumPy says of it.
 
-``calls(target)`` loads the modules and calls nothing: which functions have a call is seen
+``calls_of(name, target)`` loads the module and calls nothing: which functions have a call is seen
 without a GPU.
 """
 
@@ -563,9 +563,7 @@ LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fas
 """Modules whose kernels are quick to watch; the others are parts of their own."""
 
 
-def calls(target: str) -> dict[str, dict[str, Call]]:
-    """The calls of each module by the names of the functions."""
-    return {
-        build.__name__: build(tessera.load(f"std.{build.__name__}", target=target), target)
-        for build in MODULES
-    }
+def calls_of(name: str, target: str) -> dict[str, Call]:
+    """The calls of a module by the names of the functions."""
+    (build,) = (build for build in MODULES if build.__name__ == name)
+    return build(tessera.load(f"std.{name}", target=target), target)

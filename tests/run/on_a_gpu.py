@@ -20,7 +20,7 @@ from tessera_lang.driver.cli import main as tesserac
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.run.library import LANES, MODULES, SIZES, calls  # noqa: E402
+from tests.run.library import LANES, MODULES, SIZES, calls_of  # noqa: E402
 
 # Tiles that fit and tiles that are cut, copies by TMA and by lanes, products by wgmma and by
 # mma.sync, persistent groups, clusters, groups of warps with roles.
@@ -46,9 +46,8 @@ def run_examples() -> None:
 
 
 def run_library(*names: str) -> None:
-    table = calls("cuda")
     for name in names:
-        for function, call in table[name].items():
+        for function, call in calls_of(name, "cuda").items():
             try:
                 call()
             except Exception as error:
