@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from itertools import count, pairwise
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from tessera_lang.evaluate.modules import kernel_level
-from tessera_lang.record import field_names, replace
+from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
 from tessera_lang.sema.numpy_calls import (
     KEYWORDS_OF_NUMPY,
@@ -25,6 +25,15 @@ from tessera_lang.sema.numpy_calls import (
     stored_result,
 )
 from tessera_lang.sema.python_casts import casts_of_python
+from tessera_lang.sema.reductions_of_rounds import before_statement
+from tessera_lang.sema.tree_copies import (
+    copied,
+    free_name,
+    is_call,
+    mapped,
+    unwritten,
+    with_values,
+)
 from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
@@ -88,15 +97,15 @@ def _bound_at_top(body: tuple[ast.Stmt, ...]) -> frozenset[str]:
 def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]:
     if not isinstance(s, ast.FunctionDef):
         spread = _body((s,), False, set(top))
-        return cast("tuple[ast.Stmt, ...]", _mapped(spread, _calls(top)))
+        return cast("tuple[ast.Stmt, ...]", mapped(spread, _calls(top)))
     own = {p.name for p in (*s.brackets, *s.parameters)} | set(assigned_names(s))
     lane = kernel_level(s) == "lane"  # where tables are read from memory
     seen = {name: t for name, t in tables.items() if name not in own and not lane}
-    body = cast("tuple[ast.Stmt, ...]", _mapped(s.body, lambda node: written(node, seen)))
+    body = cast("tuple[ast.Stmt, ...]", mapped(s.body, lambda node: written(node, seen)))
     body = _body(body if seen else s.body, bool(s.decorators), own)
-    body = cast("tuple[ast.Stmt, ...]", _mapped(body, _calls(own)))
+    body = cast("tuple[ast.Stmt, ...]", mapped(body, _calls(own)))
     if kernel_level(s) is not None and not {"int", "float"} & (own | set(top)):
-        body = cast("tuple[ast.Stmt, ...]", _mapped(body, casts_of_python(s)))
+        body = cast("tuple[ast.Stmt, ...]", mapped(body, casts_of_python(s)))
     return (s if body is s.body else replace(s, body=body),)
 
 
@@ -127,7 +136,7 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
             return in_own_words(node)
         if f.name in _SEVERAL and len(given) > 1:
             given = (ast.TupleExpr(node.span, given),)
-        op = _word(f.name_span, "op")
+        op = unwritten(f.name_span, "op")
         function = ast.Attribute(f.name_span, op, METHODS[f.name], f.name_span)
         call = in_own_words(replace(node, function=function, arguments=(f.value, *given)))
         return ast.Unary(node.span, "+", call) if f.name in _COPIES else call
@@ -169,7 +178,7 @@ def _taken(e: ast.Call, names: _Names) -> ast.Expr | None:
         return _with_places(ast.Subscript(e.span, x, (*whole, listed)))
     if not all(isinstance(i, ast.IntLit) for i in listed.items):
         return None  # what is below 0 counts from the end of an axis that is not known here
-    op = _word(e.span, "op")
+    op = unwritten(e.span, "op")
     function = ast.Attribute(f.name_span, op, "take", f.name_span)
     return replace(e, function=function, arguments=(x, as_array(listed), *rest))
 
@@ -229,8 +238,11 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
         if k.name != "indexing" or said not in ("xy", "ij"):
             return s
         order = said
-    if _is_call(call, "divmod") and not call.keywords:
-        both = (ast.Binary(span, "//", span, a, b), ast.Binary(span, "%", span, _copy(a), _copy(b)))
+    if is_call(call, "divmod") and not call.keywords:
+        both = (
+            ast.Binary(span, "//", span, a, b),
+            ast.Binary(span, "%", span, copied(a), copied(b)),
+        )
         return replace(s, value=ast.TupleExpr(span, both))
     if (
         not isinstance(f, ast.Attribute)
@@ -239,14 +251,14 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
     ):
         return s
     whole, new = ast.SliceExpr(span, None, None, None), ast.NoneLit(span)
-    sides, across = ((new, whole), (_copy(whole), _copy(new))), (b, a)
+    sides, across = ((new, whole), (copied(whole), copied(new))), (b, a)
     if order == "ij":
         sides, across = sides[::-1], (a, b)
-    rows, columns = (ast.Call(span, _word(span, "len"), (_copy(x),)) for x in across)
+    rows, columns = (ast.Call(span, unwritten(span, "len"), (copied(x),)) for x in across)
     op = _member(span, "broadcast_to")
     made = tuple(
-        ast.Call(span, _copy(op), (
-            ast.Subscript(span, x, items), ast.TupleExpr(span, (_copy(rows), _copy(columns))),
+        ast.Call(span, copied(op), (
+            ast.Subscript(span, x, items), ast.TupleExpr(span, (copied(rows), copied(columns))),
         ))
         for x, items in zip((a, b), sides, strict=True)
     )  # fmt: skip
@@ -260,7 +272,7 @@ def _written_out(e: ast.Comprehension) -> ast.Expr:
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return e
-    made = [_with(e.element, row) for row in known]
+    made = [with_values(e.element, row) for row in known]
     if not e.joined:
         return ast.ListExpr(e.span, tuple(made))
     lists = [x for x in map(_list_of, made) if isinstance(x, ast.ListExpr)]
@@ -292,6 +304,10 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
     """Statements with their loops counting over ranges."""
     made: list[ast.Stmt] = []
     for i, s in enumerate(body):
+        first = before_statement(s, names) if kernel else ()
+        if first:
+            made.extend(_body(first, kernel, names))
+            continue
         match s:
             case ast.If():
                 then, orelse = (_body(b, kernel, names) for b in (s.body, s.orelse))
@@ -336,8 +352,8 @@ def _round(s: ast.For, item: ast.Expr) -> tuple[ast.Stmt, ...]:
     pairs = _pairs(s.target, item)
     changed = {t.id for x in statements(s.body) for t in targets(x) if isinstance(t, ast.Name)}
     if pairs is None or changed.intersection(pairs):
-        return (ast.Assign(s.target.span, _copy(s.target), _copy(item)), *_copy(s.body))
-    return tuple(_with(x, pairs) for x in s.body)
+        return (ast.Assign(s.target.span, copied(s.target), copied(item)), *copied(s.body))
+    return tuple(with_values(x, pairs) for x in s.body)
 
 
 def _pairs(target: ast.Expr, item: ast.Expr) -> dict[str, ast.Expr] | None:
@@ -358,7 +374,7 @@ def _last(s: ast.For, item: ast.Expr, after: tuple[ast.Stmt, ...]) -> tuple[ast.
     names = {n.id for n in _names_in(s.target)}
     if not used & names:
         return ()
-    return (ast.Assign(s.target.span, _copy(s.target), _copy(item)),)
+    return (ast.Assign(s.target.span, copied(s.target), copied(item)),)
 
 
 def _names_in(node: Any) -> list[ast.Name]:
@@ -369,14 +385,14 @@ def _names_in(node: Any) -> list[ast.Name]:
             found.append(n)
         return n
 
-    _mapped(node, see)
+    mapped(node, see)
     return found
 
 
 def _turned(e: ast.Expr) -> ast.Expr | None:
     """``reversed(range(...))`` as the range that goes down."""
-    inner = e.arguments[0] if _is_call(e, "reversed") and len(e.arguments) == 1 else None
-    if inner is None or not _is_call(inner, "range") or not 1 <= len(inner.arguments) <= 2:
+    inner = e.arguments[0] if is_call(e, "reversed") and len(e.arguments) == 1 else None
+    if inner is None or not is_call(inner, "range") or not 1 <= len(inner.arguments) <= 2:
         return None
     start = inner.arguments[0] if len(inner.arguments) == 2 else ast.IntLit(e.span, 0)
     last, before = (_less_one(x) for x in (inner.arguments[-1], start))
@@ -394,16 +410,11 @@ def _number(span: Span, value: int) -> ast.Expr:
     return literal if value >= 0 else ast.Unary(span, "-", literal)
 
 
-def _is_call(e: ast.Expr, name: str) -> TypeGuard[ast.Call]:
-    return (isinstance(e, ast.Call) and isinstance(e.function, ast.Name)
-            and e.function.id == name and not e.keywords)  # fmt: skip
-
-
 def _items(e: ast.Expr) -> tuple[ast.Expr, ...] | None:
     """What a loop or a comprehension goes through, where it is written out."""
     if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
         return e.items if 0 < len(e.items) <= MOST_ROUNDS else None
-    if not _is_call(e, "range"):
+    if not is_call(e, "range"):
         return None
     values = [_value(a) for a in e.arguments]
     known = [v for v in values if v is not None]
@@ -418,14 +429,14 @@ def _rows(e: ast.Expr) -> tuple[ast.Expr, ...] | None:
     ``zip`` of such among them."""
     if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
         return _items(e)
-    if not isinstance(e, ast.Call) or not (_is_call(e, "enumerate") or _is_call(e, "zip")):
+    if not isinstance(e, ast.Call) or not (is_call(e, "enumerate") or is_call(e, "zip")):
         return None
     parts = [_items(a) if isinstance(a, (ast.TupleExpr, ast.ListExpr)) else None
              for a in e.arguments]  # fmt: skip
     known = [p for p in parts if p is not None]
     if not known or len(known) < len(parts):
         return None
-    if _is_call(e, "enumerate"):
+    if is_call(e, "enumerate"):
         known.insert(0, tuple(_number(e.span, i) for i in range(len(known[0]))))
         if len(known) > 2:
             return None
@@ -448,7 +459,7 @@ def _stepped(e: ast.TupleExpr | ast.ListExpr) -> ast.Expr | None:
         return None
     stop = known[-1] + (1 if step > 0 else -1)
     given = tuple(_number(e.span, v) for v in (known[0], stop, step))
-    return ast.Call(e.span, _word(e.span, "range"), given)
+    return ast.Call(e.span, unwritten(e.span, "range"), given)
 
 
 def _leaves(body: tuple[ast.Stmt, ...]) -> bool:
@@ -474,11 +485,11 @@ def _over_places(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, .
     first: ast.Expr | None = None
     start: ast.Expr | None = None
     values = s.target.items if isinstance(s.target, ast.TupleExpr) else (s.target,)
-    if _is_call(over, "enumerate") and len(over.arguments) in (1, 2) and len(values) == 2:
+    if is_call(over, "enumerate") and len(over.arguments) in (1, 2) and len(values) == 2:
         arrays, first = over.arguments[:1], values[0]
         start = over.arguments[1] if len(over.arguments) == 2 else None
         values = values[1:]
-    elif _is_call(over, "zip") and len(over.arguments) == len(values) > 1:
+    elif is_call(over, "zip") and len(over.arguments) == len(values) > 1:
         arrays = over.arguments
     elif kernel and isinstance(over, (ast.Name, ast.Attribute, ast.Subscript)):
         arrays, values = (over,), (s.target,)
@@ -486,94 +497,23 @@ def _over_places(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, .
         return (s,)
     if not all(isinstance(a, (ast.Name, ast.Attribute, ast.Subscript)) for a in arrays):
         return (s,)
-    place = _free("place", names)
-    sizes = tuple(ast.Call(span, _word(span, "len"), (_copy(a),)) for a in arrays)
-    count = sizes[0] if len(sizes) == 1 else ast.Call(span, _word(span, "min"), sizes)
+    place = free_name("place", names)
+    sizes = tuple(ast.Call(span, unwritten(span, "len"), (copied(a),)) for a in arrays)
+    count = sizes[0] if len(sizes) == 1 else ast.Call(span, unwritten(span, "min"), sizes)
     begin: list[ast.Stmt] = []
     if first is not None:
-        number: ast.Expr = _word(span, place)
+        number: ast.Expr = unwritten(span, place)
         if start is not None:
             number = ast.Binary(span, "+", span, number, start)
         begin.append(ast.Assign(first.span, first, number))
     for value, array in zip(values, arrays, strict=True):
-        element = ast.Subscript(span, array, (_word(span, place),))
+        element = ast.Subscript(span, array, (unwritten(span, place),))
         begin.append(ast.Assign(value.span, value, element))
-    every = ast.Call(span, _word(span, "range"), (count,))
-    return (replace(s, target=_word(span, place), iterable=every, body=(*begin, *s.body)),)
-
-
-def _free(name: str, names: set[str]) -> str:
-    """A name that the function does not have."""
-    free = next(n for i in range(len(names) + 1) if (n := f"{name}{i or ''}") not in names)
-    names.add(free)
-    return free
-
-
-def _word(span: Span, name: str) -> ast.Name:
-    """A name that the text does not have, at no character of it."""
-    return ast.Name(Span(span.anchor, span.start, span.start), name)
+    every = ast.Call(span, unwritten(span, "range"), (count,))
+    return (replace(s, target=unwritten(span, place), iterable=every, body=(*begin, *s.body)),)
 
 
 def _member(span: Span, name: str) -> ast.Attribute:
     """A function of `op` that the text does not have."""
-    op = _word(span, "op")
+    op = unwritten(span, "op")
     return ast.Attribute(span, op, name, op.span)
-
-
-# --- trees -----------------------------------------------------------------------------------
-
-
-def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
-    """The tree with nodes changed from below; the same node where nothing is."""
-    if isinstance(node, tuple):
-        parts = cast("tuple[Any, ...]", node)
-        made = tuple(_mapped(x, change) for x in parts)
-        return parts if all(a is b for a, b in zip(made, parts, strict=True)) else made
-    if isinstance(node, Span) or not field_names(node):
-        return node
-    chain: list[ast.Binary] = []  # which may be longer than recursion goes
-    while isinstance(node, ast.Binary):
-        chain.append(node)
-        node = node.left
-    found = _changed(node, change)
-    for binary in reversed(chain):
-        right = _mapped(binary.right, change)
-        same = found is binary.left and right is binary.right
-        found = binary if same else replace(binary, left=found, right=right)
-    return found
-
-
-def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
-    new: dict[str, Any] = {}
-    for name in field_names(node):
-        old = getattr(node, name)
-        made = _mapped(old, change)
-        if made is not old:
-            new[name] = made
-    return change(replace(node, **new) if new else node)
-
-
-def _copy(node: Any) -> Any:
-    return _with(node, {})
-
-
-def _with(node: Any, values: dict[str, ast.Expr]) -> Any:
-    """A copy of a tree, every node of it new, with values in the place of names."""
-    if isinstance(node, tuple):
-        return tuple(_with(x, values) for x in cast("tuple[Any, ...]", node))
-    if isinstance(node, Span):
-        return node
-    if isinstance(node, ast.ErrorStmt):  # its names are what was seen, not values
-        return ast.ErrorStmt(node.span, _copy(node.names))
-    chain: list[ast.Binary] = []
-    while isinstance(node, ast.Binary):
-        chain.append(node)
-        node = node.left
-    if isinstance(node, ast.Name) and node.id in values:
-        found = _with(values[node.id], {})
-    else:
-        names = field_names(node)
-        found = type(node)(*(_with(getattr(node, n), values) for n in names)) if names else node
-    for b in reversed(chain):
-        found = ast.Binary(b.span, b.operator, b.operator_span, found, _with(b.right, values))
-    return found

@@ -260,6 +260,11 @@ class ExpressionActions:
                 keywords[argument.name] = argument
         return ast.Call(span, c[0], tuple(positional), tuple(keywords.values()))
 
+    def call_of_rounds(self, c: Values, start: int, end: int) -> ast.Expr:
+        """``sum(x * x for x in y)``: the function goes through the items, as of a list."""
+        items = self.comprehension([c[1], c[2], c[3]], c[1][2], c[4][3])
+        return ast.Call(self.span(start, end), c[0], (items,))
+
     def subscript(self, c: Values, start: int, end: int) -> ast.Expr:
         items = flat(c[2])
         match items:

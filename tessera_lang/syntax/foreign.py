@@ -153,14 +153,11 @@ def _loop_inside(at: _Place) -> Diagnostic | None:
 
 
 def _equals(at: _Place) -> Diagnostic | None:
-    """``:=`` and ``a = b = c``."""
+    """``:=``."""
     token = at.token
     for colon, equals in ((at.before, token), (token, at.after)):
         if colon.kind == ":" and equals.kind == "=" and colon.end == equals.start:
             return at.fault(colon, equals, "':=' is", "assign on a line of its own")
-    earlier = any(t.kind == "=" for t in at.tokens[: at.index])
-    if token.kind == "=" and earlier and at.bracket() is _NONE:
-        return at.fault(token, token, "a chain of assignments is", "write one assignment a line")
     return None
 
 

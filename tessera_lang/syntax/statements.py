@@ -6,8 +6,11 @@ of the methods are the names behind ``->`` in ``tessera.lark``.
 
 from __future__ import annotations
 
+from typing import cast
+
 from tessera_grammar.keywords import UNSUPPORTED_WORDS
 
+from tessera_lang.record import replace
 from tessera_lang.syntax import ast, faults, parts
 from tessera_lang.syntax.expressions import ExpressionActions, Values
 from tessera_lang.syntax.lexer import Token
@@ -23,13 +26,13 @@ class Actions(ExpressionActions):
     # --- lines ----------------------------------------------------------------------------
 
     def line_simple(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.SimpleLine(flat(c[0]))
+        return parts.SimpleLine(_one_by_one(c[0]))
 
     def line_header(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
         return parts.HeaderLine(c[0], self.token_span(c[1]), None)
 
     def line_suite(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.HeaderLine(c[0], self.token_span(c[1]), flat(c[2]))
+        return parts.HeaderLine(c[0], self.token_span(c[1]), _one_by_one(c[2]))
 
     def line_decorator(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
         return parts.DecoratorLine(c[0])
@@ -91,6 +94,26 @@ class Actions(ExpressionActions):
     def assign(self, c: Values, start: int, end: int) -> ast.Stmt:
         self.check_target(c[0])
         return ast.Assign(self.span(start, end), c[0], c[2])
+
+    def assign_chained(self, c: Values, start: int, end: int) -> tuple[ast.Stmt, ...]:
+        """``a = b = e``: the value, then each target from left to right."""
+        targets, value, span = flat(c[0]), c[2], self.span(start, end)
+        for target in targets:
+            self.check_target(target)
+        first, *rest = targets
+        made: list[ast.Stmt] = []
+        if isinstance(first, ast.Name):
+            made.append(ast.Assign(span, first, value))
+            held = first.id
+        elif isinstance(value, ast.Name):
+            held, rest = value.id, list(targets)
+        else:
+            held, rest = f"_chained{start}", list(targets)
+            made.append(ast.Assign(span, ast.Name(value.span, held), value))
+        for target in rest:
+            again = _literal_again(value) or ast.Name(value.span, held)
+            made.append(ast.Assign(span, target, again))
+        return tuple(made)
 
     def annotated(self, c: Values, start: int, end: int) -> ast.Stmt:
         target = c[0]
@@ -195,3 +218,23 @@ class Actions(ExpressionActions):
             case _:
                 self.diagnostics.append(faults.bad_qualifier(self.token_span(word), word.text))
                 return ast.TypeExpr(span, "", base, shape)
+
+
+def _one_by_one(chain: Chain) -> tuple[ast.Stmt, ...]:
+    """The statements of a line; a chain of assignments is several."""
+    found: list[ast.Stmt] = []
+    for item in flat(chain):
+        several = cast("tuple[ast.Stmt, ...]", item if isinstance(item, tuple) else (item,))
+        found.extend(several)
+    return tuple(found)
+
+
+def _literal_again(e: ast.Expr) -> ast.Expr | None:
+    """A number, string or truth value once more: each target takes the dtype that it meets."""
+    match e:
+        case ast.IntLit() | ast.FloatLit() | ast.StringLit() | ast.BoolLit() | ast.NoneLit():
+            return replace(e)
+        case ast.Unary(operand=ast.IntLit() | ast.FloatLit() as number):
+            return replace(e, operand=replace(number))
+        case _:
+            return None
