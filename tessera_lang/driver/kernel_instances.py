@@ -6,7 +6,7 @@ Must not know checks of whole files, hosts or backends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -42,6 +42,7 @@ from tessera_lang.sema.tile.whole_arrays import is_of_arrays
 from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions
+from tessera_lang.target.host_world import KernelEffects, KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.target.machine import Machine
 
@@ -130,6 +131,16 @@ class Instances(Scopes):
         if self._graphs is None:
             self._graphs = graphs_of(self.runner)
         return differentiated(host, derivative, values, call, cotangent, self._graphs)
+
+    def effects(
+        self, kernel: KernelReference, arguments: Sequence[object],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> KernelEffects | None:  # fmt: skip
+        """What a call of a kernel does; see ``evaluate.modules.Library``."""
+        from tessera_lang.driver.static_launch_checks import Launches
+
+        launches = Launches(self.scope, self.instance, self.completed, self.span_of_condition)
+        return launches.effects(kernel, arguments, constants, groups)
 
     def profiled(
         self, host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,

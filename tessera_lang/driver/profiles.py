@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.graph.operators import is_operator
 from tessera_lang.lower.ast_to_graph.derivative import Differentiated, Graphs, differentiated
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
@@ -79,11 +80,15 @@ def profiled(
     HostFault."""
     rows: list[_Row] = []
     seen: list[Differentiated] = []
+    calls: list[str] = []
 
     def watch(made: Differentiated, kernel: GraphKernel, given: list[object]) -> None:
         world = host.world
         assert isinstance(world, MeasuringWorld)
         seen.append(made)
+        if kernel.call is not None:  # may write what it has read, so that it runs once
+            calls.append(kernel.call.kernel)
+            return
         reference = KernelReference(kernel.path, NAME, pure=True)
         measured = world.measured(reference, tuple(given))
         tile = _tile_of(session, host, kernel, given)
@@ -91,10 +96,11 @@ def profiled(
 
     watching = Graphs(graphs.prepare, graphs.known, watch)
     differentiated(host, derivative, values, call, None, watching)
-    if not rows:
+    if not seen:
         return
-    width = max(len(r.name) for r in rows)
+    width = max((len(r.name) for r in rows), default=0)
     lines = [r.line(width) for r in rows]
+    lines += [f"a call of `{name}`, which is not measured" for name in calls]
     lines += _rewrites(seen[0], rows)
     host.world.print("\n".join(lines) + "\n")
     if trace:
@@ -117,7 +123,7 @@ def _operators_of(made: Differentiated, kernel: GraphKernel) -> tuple[str, ...]:
 
 
 def _operations(function: Operation) -> tuple[Operation, ...]:
-    return function.regions[0].operations[:-1]
+    return tuple(filter(is_operator, function.regions[0].operations[:-1]))
 
 
 def _was_parted(own: Operation, made: Differentiated) -> bool:

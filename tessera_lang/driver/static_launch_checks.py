@@ -6,7 +6,7 @@ the runtime reports of real arrays, with the same codes. Must not know the kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.driver.signatures import BadSignature, complete_signature
@@ -14,6 +14,7 @@ from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
+from tessera_lang.ir.core import TensorType
 from tessera_lang.record import replace
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import (
@@ -27,11 +28,11 @@ from tessera_lang.sema.side_tables import (
 from tessera_lang.sema.signature import is_compile_time
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.host_world import KernelReference
+from tessera_lang.target.host_world import KernelEffects, KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
 from tessera_lang.types.dtype import INDEX, DType, float_beside
-from tessera_lang.types.shape import Dim, Sym, evaluate_dim
+from tessera_lang.types.shape import Dim, Sym, evaluate_dim, substituted_dim
 from tessera_lang.types.type import Tensor
 
 GRID_GROUPS = "grid_groups"
@@ -65,12 +66,64 @@ class Launches:
         constants: Mapping[str, object], groups: tuple[object, ...] | None,
     ) -> object:  # fmt: skip
         """What a kernel returns. Raises TesseraError with what is surely wrong with a launch."""
+        function = self._function(kernel)
+        sizes: dict[str, int] = {}
+        typed = self._typed(kernel, function, arguments, constants, groups, sizes)
+        if typed is None:
+            return None if kernel_level(function) == "lane" else Unknown()
+        return _results(typed, sizes)
+
+    def effects(
+        self, kernel: KernelReference, arguments: Sequence[object],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> KernelEffects | None:  # fmt: skip
+        """What a call does to arrays, whose types stand for them among ``arguments``; None where
+        too little is known. Raises TesseraError with what is surely wrong with it."""
+        function = self._function(kernel)
+        sizes: dict[str, int] = {}
+        known = tuple([
+            SymbolicArray(a.dtype, tuple([n if isinstance(n, int) else Unknown("int")
+                                          for n in a.shape]))
+            if isinstance(a, TensorType) else a
+            for a in arguments
+        ])  # fmt: skip
+        typed = self._typed(kernel, function, known, constants, groups, sizes)
+        if typed is None:
+            return None
+        places = [i for i, p in enumerate(function.parameters) if not is_compile_time(p)]
+        tensors = [(i, t) for i, t in zip(places, typed.parameter_types, strict=True)
+                   if isinstance(t, Tensor)]  # fmt: skip
+        names: dict[str, Dim] = dict(sizes)
+        for i, t in tensors:
+            own = arguments[i]
+            for axis, dim in enumerate(own.shape if isinstance(own, TensorType) else ()):
+                declared = t.shape[axis]
+                names.setdefault(f"{function.parameters[i].name}.shape[{axis}]", dim)
+                if isinstance(declared, Sym):
+                    names.setdefault(declared.name, dim)
+        try:
+            results = tuple([
+                (dtype, tuple([substituted_dim(dim, names) for dim in dims]))
+                for dtype, dims in (typed.tile.results if typed.tile is not None else ())
+            ])  # fmt: skip
+        except KeyError:
+            return None
+        return KernelEffects(tuple([i for i, t in tensors if t.mut]), results)
+
+    def _function(self, kernel: KernelReference) -> ast.FunctionDef:
+        functions = self._scope_of(kernel.path).module.functions
+        return next(f for f in functions if f.name == kernel.name)
+
+    def _typed(
+        self, kernel: KernelReference, function: ast.FunctionDef, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[object, ...] | None, sizes: dict[str, int],
+    ) -> TypedFunction | None:  # fmt: skip
+        """The kernel checked for a launch; None where too little is known. ``sizes`` gets those
+        that are known. Raises TesseraError with what is surely wrong."""
         scope = self._scope_of(kernel.path)
-        function = next(f for f in scope.module.functions if f.name == kernel.name)
         given = self._given(function, arguments, constants)
-        nothing_known = None if kernel_level(function) == "lane" else Unknown()
         if given is None:
-            return nothing_known
+            return None
         try:
             signature = self._complete(
                 kernel.path, function, complete_signature(function, scope, given)
@@ -78,19 +131,18 @@ class Launches:
         except BadSignature as error:
             raise TesseraError(error.diagnostics) from None
         if signature is None:
-            return nothing_known
+            return None
         rank = len(groups) if groups is not None else 0
         typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature, rank)
         if any(d.severity == "error" for d in diagnostics):
             raise TesseraError(diagnostics)
         self.warnings.extend(diagnostics)
         if typed is None:
-            return nothing_known
-        sizes: dict[str, int] = {}
+            return None
         found = _shape_faults(function, typed, arguments, groups, plan, sizes, self._span_of)
         if found:
             raise TesseraError(tuple(found))
-        return _results(typed, sizes)
+        return typed
 
     def _given(
         self, function: ast.FunctionDef, arguments: tuple[object, ...],

@@ -6,6 +6,7 @@ constants. Must not know how a file is found or read (the driver's session does)
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol
 
@@ -31,7 +32,7 @@ from tessera_lang.evaluate.value import (
 from tessera_lang.locks import COMPILER
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.host_world import KernelReference
+from tessera_lang.target.host_world import KernelEffects, KernelReference
 
 
 class Library(Protocol):
@@ -57,6 +58,15 @@ class Library(Protocol):
     ) -> object:  # fmt: skip
         """What ``grad(f)`` gives, called by an evaluator with the parameters of ``f``.
         ``cotangent``: of what ``f`` gives; None where that is a number. Raises HostFault."""
+        ...
+
+    def effects(
+        self, kernel: KernelReference, arguments: Sequence[object],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> KernelEffects | None:  # fmt: skip
+        """What a call of a kernel does. ``arguments``: of arrays their ``TensorType``, of numbers
+        that are not known ``Unknown``. None where too little is known. Raises TesseraError where
+        the call is wrong."""
         ...
 
     def profiled(

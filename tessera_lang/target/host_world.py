@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.types.dtype import BOOL, DType, cast_to_meet, common_dtype
+from tessera_lang.types.shape import Dim
 
 Filling = Literal["zeros", "ones", "empty", "full", "workspace"]
 """``workspace``: zeros that each launch leaves as zeros, so that nobody has to fill them."""
@@ -32,6 +33,15 @@ class KernelReference:
     @property
     def description(self) -> str:
         return f"the kernel `{self.name}`"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEffects:
+    """What a call of a kernel does to arrays: the parameters that it writes, by number, and the
+    dtypes and shapes of the arrays that it returns."""
+
+    writes: tuple[int, ...]
+    results: tuple[tuple[DType, tuple[Dim, ...]], ...]
 
 
 class WorldFault(Exception):

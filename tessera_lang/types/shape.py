@@ -85,6 +85,16 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
     )
 
 
+def substituted_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
+    """A size with others in the place of its names. Raises KeyError for an unbound name."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Sym):
+        return sizes[dim.name]
+    left, right = substituted_dim(dim.left, sizes), substituted_dim(dim.right, sizes)
+    return dim_op(dim.operator, left, right)
+
+
 def symbols_of(dim: Dim) -> frozenset[str]:
     """Names that occur in a size."""
     if isinstance(dim, int):

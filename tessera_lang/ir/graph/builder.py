@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.core import Attribute, Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, Shape
 from tessera_lang.ir.graph.rules import shape_attribute
 from tessera_lang.source import Span
@@ -28,6 +28,7 @@ class GraphBuilder:
         self.span: Span | None = None
         self._known: dict[object, Value] = {}
         self._made: dict[Value, Operation] = {}
+        self._results: dict[object, tuple[Value, ...]] = {}
 
     def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
         """The result of an operator. Raises OperandError."""
@@ -80,8 +81,28 @@ class GraphBuilder:
         return self.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
 
     def add_operation(self, operation: Operation, operands: Sequence[Value]) -> Value:
-        """An operation like another, of other operands."""
+        """An operator like another, of other operands."""
         return self.op(operation.name.removeprefix(PREFIX), *operands, **operation.attributes)
+
+    def repeated(self, operation: Operation, operands: Sequence[Value]) -> tuple[Value, ...]:
+        """The results of an operation like another, of other operands of the same types."""
+        if operation.name.removeprefix(PREFIX) in self._operators:
+            return (self.add_operation(operation, operands),)
+        types = [v.tensor_type for v in operation.results]
+        return self.operation(operation.name, operands, types, operation.attributes)
+
+    def operation(
+        self, name: str, operands: Sequence[Value], types: Sequence[TensorType],
+        attributes: Mapping[str, Attribute],
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """The results of an operation that is no operator: it is built once for equal operands."""
+        key = name, tuple(operands), *hashed(attributes)
+        if key not in self._results:
+            results = self._results[key] = tuple(map(Value, types))
+            made = Operation(name, tuple(operands), results, attributes, span=self.span)
+            self.operations.append(made)
+            self._made.update(dict.fromkeys(results, made))
+        return self._results[key]
 
     def known(self, name: str, *operands: Value, **attributes: Attribute) -> Value | None:
         """The result of an operation that is built already."""

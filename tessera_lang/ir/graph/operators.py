@@ -8,6 +8,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, TensorType, VerifyError
 from tessera_lang.ir.graph.axes import MOVES, PRODUCTS, REDUCTIONS
 from tessera_lang.ir.graph.builder import FUNCTION, RETURN
+from tessera_lang.ir.graph.calls import CALL, CALL_OP, check_call
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
 from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
@@ -22,9 +23,15 @@ GRAPH_OPS: dict[str, OpDef] = {
         FUNCTION, (), "graph_function", results=0, terminators=((RETURN,),), effect="nested",
         attributes=(AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs")),
     ),
+    CALL: CALL_OP,
     RETURN: OpDef(RETURN, ("values...",), "graph_return", results=0, effect="exit"),
     **{PREFIX + name: one.definition for name, one in OPERATORS.items()},
 }  # fmt: skip
+
+
+def is_operator(operation: Operation) -> bool:
+    """Whether an operation is an operator of the table, and no call."""
+    return operation.name.removeprefix(PREFIX) in OPERATORS
 
 
 def operator_of(operation: Operation) -> Operator:
@@ -63,5 +70,6 @@ GRAPH_RULES = {
     "graph_operator": _check_operator,
     "graph_function": _check_function,
     "graph_return": _check_return,
+    "graph_call": check_call,
 }
 """Type rules, by the name that a row gives them."""

@@ -91,7 +91,8 @@ class _Parameters:
             made = Value(self._type(part), name if not places[1:] else f"{name}{len(places)}")
             self.named.append((name, made))
             self.given.append(part)
-            return GraphNumber(made, is_double(part)) if is_number(part) else GraphArray(made)
+            return GraphNumber(made, is_double(part)) if is_number(part) else GraphArray(
+                made, is_given=True)  # fmt: skip
 
         return rebuilt(value, self.is_leaf, leaf)
 
@@ -257,7 +258,7 @@ def graph_key(function: Operation) -> object:
     (body,) = function.regions
     numbers = {v: i for i, v in enumerate(body.arguments)}
     for o in body.operations[:-1]:
-        numbers[o.result] = len(numbers)
+        numbers.update({v: len(numbers) + i for i, v in enumerate(o.results)})
     return (
         tuple(v.type for v in body.arguments),
         tuple((o.name, *(numbers[v] for v in o.operands), *hashed(o.attributes))

@@ -49,7 +49,9 @@ def function_graph(
             value = Value(t, p.name)
             named.append((p.name, value))
             is_array = annotation is not None and annotation.shape is not None
-            values[p.name] = GraphArray(value) if is_array else GraphNumber(value, False)
+            values[p.name] = (
+                GraphArray(value, is_given=True) if is_array else GraphNumber(value, False)
+            )
         elif p.default is not None:
             values[p.name] = tracer.value(p.default, function.scope)
         else:

@@ -25,10 +25,12 @@ from tessera_lang.evaluate.value import (
     BuiltinFunction,
     Derivative,
     HostFunction,
+    Kernel,
     Scope,
 )
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.ast_to_graph.array_functions import FUNCTIONS_OF_ARRAYS, chosen, product
+from tessera_lang.lower.ast_to_graph.kernel_calls import launched
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.source import Span
@@ -107,6 +109,13 @@ class TracingHost(Host):
             with located(arguments.call.span):
                 raise not_here(f"`{function.name}`")
         return super().builtin_call(function, arguments, scope)
+
+    def launched(
+        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]
+    ) -> object:
+        effects = self.modules.library.effects
+        reference, groups = kernel.reference, kernel.groups
+        return launched(self.world, effects, reference, arguments, constants, groups)
 
     def _in_memory(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
         """What is made of known numbers by stores, in the world that runs."""

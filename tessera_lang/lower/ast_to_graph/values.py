@@ -5,6 +5,7 @@ Owns what they are. Must not know what is done with them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from tessera_lang.evaluate.double import Double
@@ -15,18 +16,80 @@ from tessera_lang.target.host_world import WorldFault
 from tessera_lang.types.dtype import BOOL, F64, I64, DType, integer_range
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an array is a part of. ``part`` gives the part of the value of ``base``, ``put`` that
+    value with another part. They are None where the host program has a view of some arrays, and a
+    copy of others."""
+
+    base: GraphArray
+    part: Callable[[Value], Value] | None = None
+    put: Callable[[Value, Value], Value] | None = None
+
+
 class GraphArray:
-    """An array of the function: a value of its graph. ``numbers``: its elements in 64 bits, if it
-    was made of numbers, so that it takes the dtype of an array that it meets."""
+    """An array of the function: a value of its graph, another one when a kernel has written it.
+    ``numbers``: its elements in 64 bits, if it was made of numbers, so that it takes the dtype of
+    an array that it meets. ``is_given``: a caller of the function has it too; ``is_slice``: it was
+    chosen of another by slices; ``is_value``: it is what a slice was when it got a name."""
 
     description: ClassVar[str] = "an array"
-    value: Value
-    numbers: Value | None = None
+    __slots__ = ("_numbers", "_seen", "_value", "_view", "is_given", "is_slice", "is_value")
+
+    def __init__(
+        self, value: Value, numbers: Value | None = None, view: View | None = None,
+        *, is_given: bool = False, is_slice: bool = False, is_value: bool = False,
+    ) -> None:  # fmt: skip
+        self._value = value
+        self._numbers = numbers
+        self._view = view
+        self._seen = None if view is None else view.base.value
+        self.is_given = is_given
+        self.is_slice = is_slice
+        self.is_value = is_value
+
+    @property
+    def value(self) -> Value:
+        """As it is now. Raises WorldFault where that is not clear."""
+        view = self._view
+        if view is not None and view.base.value is not self._seen:
+            if view.part is None:
+                raise not_here("an array that may share memory with one that is written", _COPY)
+            self._value, self._numbers = view.part(view.base.value), None
+            self._seen = view.base.value
+        return self._value
+
+    @property
+    def numbers(self) -> Value | None:
+        return self._numbers if self.value is self._value else None
 
     @property
     def type(self) -> TensorType:
         return self.value.tensor_type
+
+    @property
+    def root(self) -> GraphArray:
+        """The array that has the memory."""
+        return self if self._view is None else self._view.base.root
+
+    @property
+    def has_no_gaps(self) -> bool:
+        """Whether its rows stand one behind the other, for sure."""
+        return self._view is None
+
+    def store(self, value: Value) -> None:
+        """Holds another value from now on, as do arrays that share its memory. Raises
+        WorldFault."""
+        if self._view is not None:
+            if self._view.put is None:
+                raise not_here("writing into an array that may be a copy", _COPY)
+            self._view.base.store(self._view.put(self._view.base.value, value))
+            self._seen = self._view.base.value
+        self._value, self._numbers = value, None
+
+
+BY_VALUE = "choose for each element: `op.where(condition, a, b)`"
+_COPY = "make a copy: `op.copy(x)`"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal, cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
@@ -16,11 +17,14 @@ from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.lower.ast_to_graph.parts import chosen, with_part
 from tessera_lang.lower.ast_to_graph.powers import known_power
 from tessera_lang.lower.ast_to_graph.values import (
+    BY_VALUE,
     GraphArray,
     GraphNumber,
     NotKnown,
+    View,
     fitting,
     is_double,
     is_number,
@@ -51,7 +55,6 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _REDUCTIONS = {"min": "reduce_min", "max": "reduce_max"}
 
 
-_BY_VALUE = "choose for each element: `op.where(condition, a, b)`"
 _OUTSIDE = "do it outside of the function, and pass what comes of it"
 
 
@@ -106,7 +109,8 @@ class GraphWorld:
         (body,) = function.regions
         values = {v: self.lifted(g) for v, g in zip(body.arguments, inputs, strict=True)}
         for o in body.operations[:-1]:
-            values[o.result] = self.builder.add_operation(o, [values[v] for v in o.operands])
+            made = self.builder.repeated(o, [values[v] for v in o.operands])
+            values.update(zip(o.results, made, strict=True))
         return [values[v] for v in body.terminator.operands]
 
     def number(self, value: Value) -> GraphNumber:
@@ -163,11 +167,21 @@ class GraphWorld:
     ) -> object:
         if kind == "workspace":
             raise not_here("`op.workspace`", _OUTSIDE)
+        sizes = tuple(map(self._dim, shape))
         if isinstance(value, GraphNumber):
             filled = self.builder.cast(value.value, dtype)
-            return GraphArray(self.builder.broadcast(filled, tuple(shape)))
+            return GraphArray(self.builder.broadcast(filled, sizes))
         number = 1.0 if kind == "ones" else cast("float", value) if kind == "full" else 0.0
-        return GraphArray(self.builder.full(tuple(shape), dtype, fitting(number, dtype)))
+        return GraphArray(self.builder.full(sizes, dtype, fitting(number, dtype)))
+
+    def _dim(self, size: object) -> Dim:
+        """A size of a shape: a number, or the size of an axis, which may be a name."""
+        made = self.builder.origin(size.value) if isinstance(size, GraphNumber) else None
+        if made is not None and made.name == "graph.size":
+            return made.operands[0].tensor_type.shape[made.integer("axis")]
+        if not isinstance(size, int):
+            raise not_here("an array of a size that the function computes")
+        return size
 
     def of_numbers(self, array: object, numbers: object = None) -> object:
         if not isinstance(array, GraphArray):
@@ -229,7 +243,7 @@ class GraphWorld:
 
     def read(self, array: object, items: tuple[Index, ...]) -> object:
         if any(map(self.is_array, items)):
-            raise not_here("choosing elements by bools", _BY_VALUE)
+            raise not_here("choosing elements by bools", BY_VALUE)
         if not self.is_own(array):
             return self._outer().read(array, items)
         value = self.lifted(array)
@@ -237,60 +251,24 @@ class GraphWorld:
         rank = value.tensor_type.rank
         if len(axes) > rank:
             raise WorldFault(f"{len(axes)} indices for an array of {rank} axes", code="T0807")
-        part = self._part(value, axes)
-        shape: list[Dim] = []
-        axis = 0
-        for item in items:
-            if item is None:
-                shape.append(1)
-                continue
-            if isinstance(item, slice):
-                shape.append(part.tensor_type.shape[axis])
-            axis += 1
-        found = self.builder.reshape(part, (*shape, *part.tensor_type.shape[axis:]))
+        found = chosen(self, value, items)
         if len(axes) == rank and all(isinstance(i, int) for i in items):
             return self.number(found)
-        exact = array.numbers if isinstance(array, GraphArray) else None
-        if exact is None:
+        if not isinstance(array, GraphArray):
             return GraphArray(found)
-        return GraphArray(found, cast("GraphArray", self.read(GraphArray(exact), items)).value)
-
-    def _part(self, value: Value, axes: Sequence[object]) -> Value:
-        """The elements that indices and slices choose, with every axis."""
-        shape = value.tensor_type.shape
-        starts, stops, steps = [0] * len(shape), [*shape], [1] * len(shape)
-        turned: list[int] = []
-        for axis, item in enumerate(axes):
-            n = shape[axis]
-            part = cast("slice[object, object, object]", item) if isinstance(item, slice) else None
-            if part is not None and (part.start, part.stop, part.step) in _ALL:
-                continue
-            if not isinstance(n, int):
-                raise not_here("a part of an axis whose size is a name")
-            if isinstance(item, slice):
-                first, stop, step = cast("slice[int, int, int]", item).indices(n)
-                count = len(range(first, stop, step))
-                if step < 0:
-                    turned.append(axis)
-                    first, step = first + (count - 1) * step, -step
-                starts[axis], steps[axis] = (first, step) if count else (0, 1)
-                stops[axis] = starts[axis] + (count - 1) * step + 1 if count else 0
-            else:
-                starts[axis] = _place(item, n, axis)
-                stops[axis] = starts[axis] + 1
-        if starts != [0] * len(shape) or stops != [*shape] or steps != [1] * len(shape):
-            if not all(isinstance(n, int) for n in stops):
-                raise not_here("a part of an array that has an axis whose size is a name")
-            value = self.op("slice", value, starts=tuple(starts), stops=cast("tuple[int, ...]",
-                            tuple(stops)), steps=tuple(steps))  # fmt: skip
-        return self.op("flip", value, axes=tuple(turned)) if turned else value
+        exact = array.numbers
+        numbers = None if exact is None else chosen(self, exact, items)
+        part, put = partial(chosen, self, items=items), partial(with_part, self, axes=axes)
+        return GraphArray(found, numbers, View(array, part, put), is_slice=True)
 
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         raise not_here(
-            "a store into an array", _BY_VALUE, "put parts together: `op.concat((a, b), axis=0)`"
+            "a store into an array", BY_VALUE, "put parts together: `op.concat((a, b), axis=0)`"
         )
 
     def named(self, array: object) -> object:
+        if isinstance(array, GraphArray) and array.is_slice:
+            return GraphArray(array.value, array.numbers, is_value=True)
         return array if self.is_own(array) else self._outer().named(array)
 
     def value_of(self, array: object) -> object:
@@ -315,8 +293,10 @@ class GraphWorld:
     def unary(self, operator: str, a: object) -> object:
         exact = self.numbers(a)
         if exact is not None and operator != "not":
-            found = (self.unary(operator, GraphArray(v)) for v in (self.lifted(a), exact))
-            return GraphArray(*(self.lifted(v) for v in found))
+            found, numbers = (
+                self.lifted(self.unary(operator, GraphArray(v))) for v in (self.lifted(a), exact)
+            )
+            return GraphArray(found, numbers)
         value, like = self.lifted(a), self.like(a)
         dtype = value.tensor_type.dtype
         if operator == "+" and dtype != BOOL:
@@ -514,23 +494,39 @@ class GraphWorld:
     ) -> object:  # fmt: skip
         if not self.is_own(array):
             return self._outer().view(kind, array, shape)
-        value = self.lifted(array)
+        if not isinstance(array, GraphArray):
+            return GraphArray(self._viewed(self.lifted(array), kind, shape))
+        if kind == "contiguous":
+            if array.has_no_gaps:
+                return array
+            view = View(array)
+            return GraphArray(array.value, array.numbers, view, is_slice=array.is_slice)
+        part = partial(self._viewed, kind=kind, shape=shape)
+        exact = None if array.numbers is None else part(array.numbers)
+        view = self._view_of(array, kind, part)
+        return GraphArray(part(array.value), exact, view, is_slice=array.is_slice)
+
+    def _view_of(self, array: GraphArray, kind: str, part: Callable[[Value], Value]) -> View:
+        """How an array with other axes shares memory with the one that it is made of."""
+        if kind != "reshape":
+            return View(array, part, lambda _, found: self.builder.swapped(found))
+        if not array.has_no_gaps:
+            return View(array)
+        back = self.builder.reshape
+        return View(array, part, lambda old, found: back(found, old.tensor_type.shape))
+
+    def _viewed(self, value: Value, kind: str, shape: tuple[int, ...]) -> Value:
+        """A value with other axes."""
         rank = value.tensor_type.rank
         if kind == "contiguous":
-            return array
-        if isinstance(array, GraphArray) and array.numbers is not None:
-            made, exact = (
-                cast("GraphArray", self.view(kind, GraphArray(v), shape)).value
-                for v in (array.value, array.numbers)
-            )
-            return GraphArray(made, exact)
+            return value
         if kind == "reshape":
-            return GraphArray(self.op("reshape", value, shape=self._sizes(value, shape)))
+            return self.op("reshape", value, shape=self._sizes(value, shape))
         if rank < 2 or (kind == "T" and rank != 2):
             needs = "rank 2" if kind == "T" else "rank 2 or more"
             raise WorldFault(f"`.{kind}` takes an array of {needs}, not {value.tensor_type}",
                              code="T0833")  # fmt: skip
-        return GraphArray(self.builder.swapped(value))
+        return self.builder.swapped(value)
 
     def _sizes(self, value: Value, shape: tuple[int, ...]) -> tuple[str, ...]:
         """A shape as an attribute, with the size that is to be inferred."""
@@ -551,7 +547,7 @@ class GraphWorld:
     def truth(self, array: object) -> bool:
         if not self.is_own(array):
             return self._outer().truth(array)
-        raise not_here("a decision by what the function computes", _BY_VALUE)
+        raise not_here("a decision by what the function computes", BY_VALUE)
 
     def text(self, array: object, format: str = "") -> str:
         if not self.is_own(array):
@@ -572,16 +568,3 @@ class GraphWorld:
 
     def finish(self) -> None:
         return None
-
-
-_ALL = ((None, None, None), (0, None, None), (None, None, 1), (0, None, 1))
-
-
-def _place(item: object, n: int, axis: int) -> int:
-    if isinstance(item, bool) or not isinstance(item, int):
-        raise WorldFault(f"an index is an integer that is known, not {kind_of(item)}",
-                         code="T0807")  # fmt: skip
-    if not -n <= item < n:
-        inside = f"0 to {n - 1} are inside" if n else "it has no element"
-        raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
-    return item % n

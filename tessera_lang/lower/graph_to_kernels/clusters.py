@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Region, TensorType, Value
+from tessera_lang.ir.graph.calls import Called
 from tessera_lang.ir.graph.operator import Operator
 from tessera_lang.ir.graph.operators import operator_of
 from tessera_lang.record import dataclass
@@ -29,7 +30,8 @@ _OF_ELEMENTS = ("sum", "mean", "prod", "reduce_max", "reduce_min", "any", "all")
 class GraphKernel:
     """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
     it returns, in order. ``origin``: the part of the program that computes the first of them.
-    ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop."""
+    ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop. ``call``: of a
+    kernel of the program, which has no text here; ``arguments`` are its operands then."""
 
     source: str
     arguments: tuple[Value | float, ...]
@@ -37,10 +39,13 @@ class GraphKernel:
     origin: Span | None
     operator: str = ""
     tile: tuple[int, ...] = ()
+    call: Called | None = None
 
     @property
     def path(self) -> str:
         """One for each text: runtimes keep kernels by it."""
+        if self.call is not None:
+            return self.call.file
         return f"<graph: {self.source.strip()}>"
 
 

@@ -11,13 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.clusters import (
-    NAME,
-    GraphKernel,
-    single_kernel,
-    uses_of,
-)
-from tessera_lang.lower.graph_to_kernels.masks import Masks
+from tessera_lang.ir.graph.calls import called
+from tessera_lang.ir.graph.operators import is_operator
+from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, single_kernel, uses_of
+from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
 from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
 from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
 from tessera_lang.lower.graph_to_kernels.windows import (
@@ -83,6 +80,7 @@ class _Planner:
     numbers: Collection[Value]
     tile: tuple[int, ...]
     made: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    calls: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     order: dict[Value, int] = field(default_factory=dict[Value, int])
     large: set[Value] = field(default_factory=set[Value])
     needed: set[Value] = field(default_factory=set[Value])
@@ -97,9 +95,11 @@ class _Planner:
 
     def plan(self) -> Plan:
         (body,) = self.function.regions
-        operations = body.operations[:-1]
+        every = body.operations[:-1]
+        operations = list(filter(is_operator, every))
         self.made.update({o.result: o for o in operations})
-        self.order.update({o.result: n for n, o in enumerate(operations)})
+        self.order.update({v: n for n, o in enumerate(every) for v in o.results})
+        self.calls.update({v: o for o in every if not is_operator(o) for v in o.results})
         for o in operations:
             if o.name == "graph.matmul" or (
                 o.result.tensor_type.rank and keeps_elements(o)
@@ -108,20 +108,28 @@ class _Planner:
                 self.large.add(o.result)
         self._find_row_results()
         uses = uses_of(body)
-        self.needed.update(v for v in body.terminator.operands if v in self.made)
+        self.needed.update(v for v in body.terminator.operands if v in self.order)
         found: list[GraphKernel] = []
         while self.needed - self.there:
             value = max(self.needed - self.there, key=lambda v: self.order[v])
             kernel = (
-                self._stream(value) or self._of_rows(value)
+                self._call(value) or self._stream(value) or self._of_rows(value)
                 or single_kernel(self.made, uses, self.numbers, value)
             )  # fmt: skip
             found.append(kernel)
             self.there.update(kernel.results)
             self.needed.update(
-                v for v in kernel.arguments if isinstance(v, Value) and v in self.made
+                v for v in kernel.arguments if isinstance(v, Value) and v in self.order
             )
         return Plan(_in_order(self._with_merged_rows(found)), tuple(self.refusals))
+
+    def _call(self, value: Value) -> GraphKernel | None:
+        """The call of a kernel of the program that gives a value; None for other values."""
+        operation = self.calls.get(value)
+        if operation is None:
+            return None
+        return GraphKernel("", operation.operands, operation.results, operation.span,
+                           operation.name, call=called(operation))  # fmt: skip
 
     # --- one loop ------------------------------------------------------------------------
 
@@ -461,7 +469,7 @@ class _Planner:
             wanted = other in self.needed and other not in self.there and other not in results
             if wanted and other not in below and _covers(where, windows):
                 results[other] = kernel.part(other, where, phase).text, where
-        text = _Text(kernel, windows, sizes_of(value), results)
+        text = KernelText(kernel, windows, sizes_of(value), results)
         origin = self.made[value].span
         tile = (kernel.rows, kernel.steps or kernel.terms.held)
         return GraphKernel(
@@ -475,7 +483,7 @@ class _Planner:
             value = left.pop()
             if value not in found:
                 found.add(value)
-                operation = self.made.get(value)
+                operation = self.made.get(value) or self.calls.get(value)
                 left.extend(operation.operands if operation is not None else ())
         return found
 
@@ -533,68 +541,3 @@ def _in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
     for kernel in reversed(kernels):
         visit(kernel)
     return tuple(done.values())
-
-
-@dataclass(slots=True)
-class _Text:
-    """The kernel around a loop."""
-
-    kernel: StreamKernel
-    windows: Windows
-    sizes: tuple[int, ...]
-    results: dict[Value, tuple[str, Windows]]
-
-    def source(self) -> str:
-        k = self.kernel
-        parameters = ", ".join(
-            f"{k.names[v]}: {v.tensor_type.dtype}[{', '.join(map(k.size, sizes_of(v)))}]"
-            if v.tensor_type.rank else f"{k.names[v]}: {v.tensor_type.dtype}[]"
-            for v in k.arguments
-        )  # fmt: skip
-        loops = [(w.index, k.size(n), "1") for w, n in zip(self.windows, self.sizes, strict=True)
-                 if w.index.startswith("b")]  # fmt: skip
-        rows = next(n for w, n in zip(self.windows, self.sizes, strict=True) if w.index[0] == "i")
-        loops.append(("i", k.size(rows), str(k.rows)))
-        names, ends, steps = (", ".join(x) for x in zip(*loops, strict=True))
-        step = steps if len(loops) == 1 else f"({steps})"
-        made = [self._made(n, v) for n, v in enumerate(self.results)]
-        stored = [self._stored(n, v) for n, v in enumerate(self.results)]
-        lines = [
-            f"@op.kernel\ndef {NAME}({parameters}):", *_indented(1, made),
-            f"    for {names} in op.tile_range({ends}, step={step}):",
-            *_indented(2, self._loop()), *_indented(2, (*k.behind, *stored)),
-            f"    return {', '.join(f'o{n}' for n in range(len(self.results)))}",
-        ]  # fmt: skip
-        return "\n".join(lines) + "\n"
-
-    def _loop(self) -> list[str]:
-        k = self.kernel
-        if k.terms.held:
-            return k.body
-        places = Masks(k.terms, k.rows, k.steps).range_of(k.reduced)
-        end = _one_of("min", (*places.ends, k.size(k.terms.stream)))
-        head = f"for j in range({_one_of('max', ('0', *places.begins))}, {end}, {k.steps}):"
-        return [*k.before, head, *_indented(1, (*k.body, *k.updates))]
-
-    def _made(self, number: int, value: Value) -> str:
-        shape = ", ".join(map(self.kernel.size, sizes_of(value)))
-        comma = "," * (value.tensor_type.rank == 1)
-        return f"o{number} = op.empty(({shape}{comma}), dtype={value.tensor_type.dtype})"
-
-    def _stored(self, number: int, value: Value) -> str:
-        text, windows = self.results[value]
-        at = ", ".join(w.index for w in windows)
-        dtype = value.tensor_type.dtype
-        if not any(w.label for w in windows):
-            return f"o{number}[{at}] = {dtype}({text})"
-        return f"o{number}[{at}] = {text}.to({dtype})"
-
-
-def _one_of(word: str, texts: tuple[str, ...]) -> str:
-    """The least or the greatest of numbers."""
-    first, *rest = texts
-    return f"{word}({first}, {_one_of(word, tuple(rest))})" if rest else first
-
-
-def _indented(depth: int, lines: Collection[str]) -> list[str]:
-    return [f"{'    ' * depth}{line}" for line in lines]

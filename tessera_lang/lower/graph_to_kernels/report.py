@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.graph.operators import operator_of
+from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import Plan
 from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
@@ -24,7 +24,7 @@ def plan_text(function: Operation, plan: Plan) -> str:
     count = len(plan.kernels)
     ends = {*body.arguments, *body.terminator.operands}
     moved = sum(_bytes(k.results) + _bytes(_arrays(k)) for k in plan.kernels)
-    each = sum(_bytes((*o.operands, o.result)) for o in body.operations[:-1])
+    each = sum(_bytes((*o.operands, *o.results)) for o in body.operations[:-1])
     lines = [
         f"# {name}: {len(body.operations) - 1} operators, {count} kernel{'s' * (count != 1)};"
         f" {_work(body.operations[:-1])}",
@@ -36,7 +36,7 @@ def plan_text(function: Operation, plan: Plan) -> str:
         lines += [
             "", f"# kernel {number}: reads {_size(_bytes(_arrays(kernel)))}, writes"
             f" {_size(_bytes(kernel.results))}: {results}",
-            kernel.source.strip(),
+            kernel.source.strip() or _call_text(kernel),
         ]  # fmt: skip
     for refusal in plan.refusals:
         lines.append(f"\n# not one loop: {_type(refusal.value)}: {refusal.why}")
@@ -48,6 +48,12 @@ def fusion_text(function: Operation, plan: Plan) -> str:
     beside one kernel for each operator; what was not fused, and why."""
     lines = [f"# {function.attributes['sym_name']}"]
     for number, kernel in enumerate(plan.kernels):
+        if kernel.call is not None:
+            own = _bytes(kernel.results) + _bytes(_arrays(kernel))
+            lines.append(
+                f"kernel {number} is a call of `{kernel.call.kernel}`: {_size(own)} of memory"
+            )
+            continue
         computed = [o for o in computed_by(function, kernel) if does_work(o)]
         own = _bytes(kernel.results) + _bytes(_arrays(kernel))
         each = sum(_bytes((*o.operands, o.result)) for o in computed)
@@ -69,7 +75,8 @@ def does_work(o: Operation) -> bool:
 
 def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
     """The operators whose results a kernel computes, in order."""
-    makers = {o.result: o for o in function.regions[0].operations[:-1]}
+    operations = filter(is_operator, function.regions[0].operations[:-1])
+    makers = {o.result: o for o in operations}
     given, found, left = set(_arrays(kernel)), set[Value](), list(kernel.results)
     while left:
         value = left.pop()
@@ -124,10 +131,23 @@ def _bytes(values: Iterable[Value]) -> int:
 
 def _work(operations: Iterable[Operation]) -> str:
     total = 0.0
-    for o in operations:
+    for o in filter(is_operator, operations):
         operands = tuple(sizes_of(v) for v in o.operands)
         total += operator_of(o).work(operands, sizes_of(o.result))
     return f"{total / 1e9:.3g} billion operations"
+
+
+def _call_text(kernel: GraphKernel) -> str:
+    """A call as the program has it."""
+    call = kernel.call
+    if call is None:
+        return ""
+    names = {v: f"x{i}" for i, v in enumerate(_arrays(kernel))}
+    given = call.given([names.get(v, v) if isinstance(v, Value) else v for v in kernel.arguments])
+    writes = [str(names[v]) for v in (kernel.arguments[i] for i in call.writes)
+              if isinstance(v, Value)]  # fmt: skip
+    written = f"  # writes {', '.join(writes)}" if writes else ""
+    return f"{call.kernel}({', '.join(map(str, given))}){written}"
 
 
 def _size(count: float) -> str:

@@ -6,7 +6,7 @@ kernel has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -36,10 +36,14 @@ def run_kernels(
     last = {v: n for n, k in enumerate(kernels) for v in k.arguments if v not in kept}
     for number, kernel in enumerate(kernels):
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
-        made = _launched(host, kernel, given)
+        if kernel.call is None:
+            made = _launched(host, kernel, given)
+        else:
+            free = {v for v in kernel.arguments if isinstance(v, Value) and last.get(v) == number}
+            made = _called(host, kernel, given, free)
         if watch is not None:
             watch(kernel, given)
-        if len(kernel.results) == 1:
+        if len(kernel.results) == 1 and kernel.call is None:
             made = (made,)
         values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))
         for v in kernel.arguments:  # the memory of what no other kernel needs is free
@@ -52,7 +56,7 @@ def run_kernels(
         if kind != "array":
             found = _number(host, found, kind == "double")
         elif value in taken:
-            found = _launched(host, GraphKernel(_COPY, (value,), (value,), None), [found])
+            found = _copied(host, value, found)
         taken.add(value)
         results.append(found)
     return results
@@ -66,6 +70,34 @@ def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> objec
         )
     except TesseraError as error:
         raise HostFault(tuple(_of_program(d, kernel) for d in error.diagnostics)) from error
+
+
+def _copied(host: Host, value: Value, array: object) -> object:
+    return _launched(host, GraphKernel(_COPY, (value,), (value,), None), [array])
+
+
+def _called(
+    host: Host, kernel: GraphKernel, operands: list[object], free: Collection[Value]
+) -> tuple[object, ...]:  # fmt: skip
+    """The results of a call of a kernel of the program: what it returns, and behind that the arrays
+    that it wrote. It writes into the memory of an operand that is ``free``, else into a copy."""
+    call = kernel.call
+    assert call is not None
+    for i in call.numbers:
+        if host.world.is_array(operands[i]):  # what is launched depends on it: it is waited for
+            line = host.world.view("reshape", operands[i], (1,))
+            operands[i] = host.world.read(line, (0,))
+    for i in call.writes:
+        value = kernel.arguments[i]
+        assert isinstance(value, Value)
+        if value not in free or kernel.arguments.count(value) > 1:
+            operands[i] = _copied(host, value, operands[i])
+    made = host.world.launch(
+        KernelReference(call.file, call.kernel, pure=not call.writes), call.given(operands),
+        call.given_constants(), call.groups,
+    )  # fmt: skip
+    several = cast("tuple[object, ...]", made) if isinstance(made, tuple) else (made,)
+    return (*(several if made is not None else ()), *(operands[i] for i in call.writes))
 
 
 def _of_program(d: Diagnostic, kernel: GraphKernel) -> Diagnostic:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
-from tessera_lang.ir.graph.operators import OPERATORS, operator_of
+from tessera_lang.ir.graph.operators import OPERATORS, is_operator, operator_of
 from tessera_lang.ir.graph.rules import integer, integers
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.types.dtype import F32
@@ -31,6 +31,9 @@ def decompose(function: Operation) -> Operation:
     for operation in body.operations[:-1]:
         builder.span = operation.span
         operands = [new[v] for v in operation.operands]
+        if not is_operator(operation):
+            new.update(zip(operation.results, builder.repeated(operation, operands), strict=True))
+            continue
         made = _rewritten(builder, operation, operands, uses, large)
         new[operation.result] = made
         if operation.name == "graph.matmul" or (

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.calls import CALL
 from tessera_lang.ir.graph.operator import NoGradient
 from tessera_lang.ir.graph.operators import OPERATORS, operator_of
 from tessera_lang.source import Span
@@ -58,9 +59,8 @@ def _replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], 
     new: dict[Value, Value] = {v: v for v in body.arguments}
     for operation in body.operations[:-1]:
         builder.span = operation.span
-        new[operation.result] = builder.add_operation(
-            operation, [new[v] for v in operation.operands]
-        )
+        operands = [new[v] for v in operation.operands]
+        new.update(zip(operation.results, builder.repeated(operation, operands), strict=True))
     return new, list(builder.operations)
 
 
@@ -78,15 +78,15 @@ def _pulled_back(
     """The gradients of values on the way from ``sources`` to the results, whose are ``seeds``."""
     active = set(sources)
     for operation in tape:
-        if active.intersection(operation.operands) and operation.result.tensor_type.dtype.is_float:
-            active.add(operation.result)
+        if active.intersection(operation.operands):
+            active.update(v for v in operation.results if v.tensor_type.dtype.is_float)
     gradients = {v: ct for v, ct in seeds.items() if v in active}
     for operation in reversed(tape):
-        ct = gradients.get(operation.result)
-        if ct is None or operation.result not in active:
+        cts = [gradients.get(v) if v in active else None for v in operation.results]
+        if all(ct is None for ct in cts):
             continue
         builder.span = operation.span
-        for operand, part in _parts(builder, operation, ct):
+        for operand, part in _parts(builder, operation, cts):
             if part is not None and operand in active:
                 before = gradients.get(operand)
                 gradients[operand] = part if before is None else builder.add(before, part)
@@ -94,9 +94,16 @@ def _pulled_back(
 
 
 def _parts(
-    builder: GraphBuilder, operation: Operation, ct: Value
+    builder: GraphBuilder, operation: Operation, cts: Sequence[Value | None]
 ) -> list[tuple[Value, Value | None]]:
-    """What an operation hands on to each of its operands. Raises GradientError."""
+    """What an operation hands on to each of its operands. ``cts``: the gradients of its results,
+    of which there is one. Raises GradientError."""
+    if operation.name == CALL:
+        kernel = operation.attributes["kernel"]
+        raise GradientError(f"nothing says what the gradient of the kernel `{kernel}` is",
+                            operation.span)  # fmt: skip
+    (ct,) = cts
+    assert ct is not None
     row = operator_of(operation)
     if isinstance(row.gradient, NoGradient):
         if not row.gradient.zero:
