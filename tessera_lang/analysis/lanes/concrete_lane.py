@@ -24,6 +24,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
 _STEPS = 20_000  # operations of one lane
+_TURNS = 2  # of a loop that data end
 _ALL_STEPS = 150_000  # operations of all lanes that are traced for a kernel
 _FAR = 1 << 62
 _EXACT, _EXACT_IN_16 = 1 << 24, 1 << 8  # whole numbers that floats of 32 and of 16 bits have
@@ -127,7 +128,9 @@ class Steps:
 
 @dataclass(slots=True)
 class Trace:
-    """A lane on its way: the numbers that it has, the barriers it has passed, its loops."""
+    """A lane on its way: the numbers that it has, the barriers it has passed, its loops.
+    ``both_ways``: whether it goes every way where data say which; ``possible``: above 0 where it
+    only comes if data say so."""
 
     launch: Launch
     group: tuple[int, ...]
@@ -143,6 +146,8 @@ class Trace:
     rounds: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
     syncs: list[Sync] = field(default_factory=list[Sync])
     ready: Steps | None = None
+    both_ways: bool = False
+    possible: int = 0
 
     @property
     def time(self) -> int:
@@ -309,6 +314,9 @@ class Trace:
 
     def skip(self, operation: Operation) -> None:
         """Leave out what depends on data, if the lane surely comes out behind it."""
+        if self.both_ways:
+            self._each_way(operation)
+            return
         if operation.holds(("tile.barrier", *LEAVES)):
             raise WayUnknown
         made: dict[Value, Operation | None] = {v: o for o in operation.walk() for v in o.results}
@@ -331,6 +339,41 @@ class Trace:
             if inner.name in BUFFER_AT and KINDS[inner.name] != "read":
                 self.omitted.add(inner.operands[BUFFER_AT[inner.name]])
         self.put(operation.results, [None] * len(operation.results))
+
+    def _each_way(self, operation: Operation) -> None:
+        """Go every way of what depends on data, loops for some iterations. Behind an exit the lane
+        only comes if data say so."""
+        self.possible += 1
+        for region in operation.regions[-2:] if operation.name == "tile.if" else ():
+            self.region(region)
+        if operation.name == "tile.for":
+            self._first_turns(operation)
+        elif operation.name == "tile.while":
+            carried = self.numbers(operation.regions[0].terminator.operands[1:])
+            for _ in range(_TURNS):
+                self.put(operation.regions[1].arguments, carried)
+                name, carried = self.region(operation.regions[1])
+                if name in LEAVES:
+                    break
+                self.put(operation.regions[0].arguments, carried)
+                _, (_, *carried) = self.region(operation.regions[0])
+        self.put(operation.results, [None] * len(operation.results))
+        if not operation.holds(LEAVES):
+            self.possible -= 1
+
+    def _first_turns(self, loop: Operation) -> None:
+        """Of a loop whose bounds are not all known: nothing where it is not known how it begins."""
+        lower, upper, step = (self.number(o) for o in loop.operands[:3])
+        carried, region = self.numbers(loop.operands[3:]), loop.regions[0]
+        if self.is_plain(loop) or lower is None or step is None:
+            return
+        for j in range(_TURNS):
+            if upper is not None and lower + j * step >= upper:
+                return
+            self.put(region.arguments, [lower + j * step, *carried])
+            name, carried = self.region(region)
+            if name in LEAVES and name != "tile.continue":
+                return
 
 
 def whole_float(cast_: Operation, number: object) -> str | None:
@@ -436,14 +479,15 @@ def _unknown(value: Value) -> _Number:
 
 def trace_lane(
     kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
-    watch: Watch | None = None, ready: Steps | None = None,
+    watch: Watch | None = None, ready: Steps | None = None, ways: bool = False,
 ) -> Traced:  # fmt: skip
     """What a lane of the launch's group does, up to the end of the interval ``until``. ``ready``:
-    the operations that are looked at, where that is not all."""
+    the operations that are looked at, where that is not all. ``ways``: every way where data say
+    which."""
     group = kernel.integers("group")
     steps = min(_STEPS, effort.left)
     trace = Trace(launch, group, lane, effort, watch, until=until, steps=steps)
-    trace.ready = ready
+    trace.ready, trace.both_ways = ready, ways
     if ready is not None:
         trace.values.update(ready.constants)
     trace.values.update(launch.arguments)

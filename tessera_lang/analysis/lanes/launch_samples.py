@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from random import Random
 
 from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.ir.core import Operation, Value
@@ -17,6 +18,7 @@ from tessera_lang.types.shape import Sym, evaluate_dim
 _ROWS = 5  # groups along an axis of the grid that is a size
 _GROUPS = 2  # along an axis for which the call says how many
 _MOST_SMALL = 16  # launches to be run whole
+_TRIES = 200  # sizes drawn, of which conditions allow some
 
 
 def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
@@ -52,6 +54,22 @@ def small_launches(kernel: Operation, plan: LaunchPlan, several: bool) -> Iterat
                 yield launch
                 if len(seen) == _MOST_SMALL:
                     return
+
+
+def varied_launches(kernel: Operation, plan: LaunchPlan, groups: int) -> Iterator[Launch]:
+    """Launches of which each size is drawn for itself, where there are several: always the same
+    ones. ``groups``: along an axis for which the call says how many."""
+    names = [s.symbol for s in plan.slots if s.kind == "symbol"]
+    lanes, r, found = prod(plan.group), Random(1), 0
+    pool = (1, 2, 3, 4, 5, 8, 16, 24, 32, 33, lanes - 1, lanes, lanes + 1, 2 * lanes)
+    for _ in range(_TRIES if len(names) > 1 else 0):
+        sizes = {name: max(1, r.choice(pool)) for name in names}
+        launch = _with_sizes(kernel, plan, sizes, r.choice(pool[:6]), groups)
+        if launch is not None:
+            yield launch
+            found += 1
+            if found == _MOST_SMALL:
+                return
 
 
 def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> Launch | None:

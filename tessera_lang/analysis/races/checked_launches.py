@@ -63,7 +63,7 @@ class CheckedLaunches:
     def note(self, roots: Set[Value]) -> Diagnostic:
         """What was found of these, and in which launches."""
         names = sorted({f"`{r.name or 'array'}`" for r in roots})
-        launches = "; ".join(_named(x) for x, _ in self.whole)
+        launches = "; ".join(named(x) for x, _ in self.whole)
         orders = min(n for _, n in self.whole)
         notes = [f"run whole, in {orders} orders of lanes or more: {launches}"]
         if self.begins:
@@ -78,7 +78,7 @@ class CheckedLaunches:
         )  # fmt: skip
 
 
-def _named(launch: Launch) -> str:
+def named(launch: Launch) -> str:
     groups = f"{prod(launch.groups)} groups" if prod(launch.groups) > 1 else "one group"
     return f"{groups} with {launch.text}" if launch.text else groups
 

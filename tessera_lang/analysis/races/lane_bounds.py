@@ -1,9 +1,8 @@
-"""Indices that are outside in some lanes: in every launch, or in each that is tried.
+"""Indices that are outside in some lanes: in every launch.
 
 Owns T0402 where a lane has to be named: no size and no data decides. The lanes are followed one by
 one, with no argument known, so that what is found is so in every launch; all groups where the grid
-is written out, else the first. With `--strict` it is told, too, what is outside in all launches
-that are tried. Must not know ranges beyond which accesses are open.
+is written out, else the first. Must not know ranges beyond which accesses are open.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from math import prod
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, trace_lane
 from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
-from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.diagnostics import Diagnostic
@@ -27,23 +25,28 @@ Who = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
-    """An access that a lane of a group surely does outside of an axis."""
+class Outside:
+    """An access that a lane of a group does outside of an axis. ``possible``: if data say so."""
 
     who: Who
     axis: int
     index: int
     size: int
+    possible: bool = False
 
 
 @dataclass(slots=True)
-class _Watch:
-    """``views``: where sizes are those of a launch."""
+class Watch:
+    """``views``: where sizes are those of a launch. ``found``: the first index outside of each
+    access; ``inside``: accesses with a known index that was not;
+    ``unknown``: with one that is not."""
 
     open: frozenset[Operation]
     who: Who
     views: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
-    found: dict[Operation, _Outside] = field(default_factory=dict["Operation", "_Outside"])
+    found: dict[Operation, Outside] = field(default_factory=dict["Operation", "Outside"])
+    inside: set[Operation] = field(default_factory=set[Operation])
+    unknown: set[Operation] = field(default_factory=set[Operation])
 
     def matters(self, operation: Operation) -> bool:
         return operation in self.open
@@ -52,14 +55,26 @@ class _Watch:
         pass
 
     def see(self, trace: Trace, operation: Operation) -> None:
-        if operation not in self.open or operation in self.found:
+        if operation not in self.open or not self._asks(trace, operation):
             return
         at = BUFFER_AT[operation.name]
         sizes = self._sizes(trace, operation.operands[at])
         for axis, (index, size) in enumerate(zip(operation.operands[at + 1 :], sizes, strict=True)):
             number = trace.number(index)
-            if number is not None and size is not None and not 0 <= number < size:
-                self.found[operation] = _Outside(self.who, axis, number, size)
+            if number is None or size is None:
+                self.unknown.add(operation)
+                continue
+            if 0 <= number < size:
+                self.inside.add(operation)
+            else:
+                possible = trace.possible > 0
+                self.found[operation] = Outside(self.who, axis, number, size, possible)
+                break
+
+    def _asks(self, trace: Trace, operation: Operation) -> bool:
+        """What is sure counts for more than what data say."""
+        before = self.found.get(operation)
+        return before is None or (before.possible and not trace.possible)
 
     def _sizes(self, trace: Trace, array: Value) -> Sequence[int | None]:
         view = self.views.get(array)
@@ -72,7 +87,9 @@ class _Watch:
 def check_lane_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     """One error per access that some lane surely does outside of an array of known size."""
     open_ = frozenset(
-        o for o in _open(known) if None not in o.operands[BUFFER_AT[o.name]].array_type.shape
+        o
+        for o in open_accesses(known)
+        if None not in o.operands[BUFFER_AT[o.name]].array_type.shape
     )
     if not open_:
         return ()
@@ -83,30 +100,7 @@ def check_lane_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> tup
     return tuple(_report(o, found[o], several) for o in known.accesses if o in found)
 
 
-def unproved_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> list[Diagnostic]:
-    """One warning per access that some lane does outside in every launch that is tried; arrays of
-    one element tell little."""
-    open_ = frozenset(_open(known))
-    views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
-    told = {o for d in check_lane_bounds(kernel, known, plan) for o in open_ if o.span == d.span}
-    left, shown = open_ - told, dict[Operation, tuple[Launch, _Outside]]()
-    sizes = [
-        a for a, s in zip(kernel.regions[0].arguments, plan.slots, strict=False)
-        if s.kind in ("symbol", "size")
-    ]  # fmt: skip
-    launches = [
-        x for x in sample_launches(kernel, plan)
-        if min(x.arguments.values(), default=1) > 0 and (x.arguments or plan.grid)
-        and max((x.arguments[a] for a in sizes), default=2) > 1
-    ]  # fmt: skip
-    for launch in launches:
-        found = _followed(kernel, launch, left, views) if left else {}
-        left &= found.keys()
-        shown.update({o: (launch, found[o]) for o in left})
-    return [_outside_where_tried(o, *shown[o]) for o in known.accesses if o in left and shown]
-
-
-def _open(known: Ranges) -> Iterator[Operation]:
+def open_accesses(known: Ranges) -> Iterator[Operation]:
     for o, access in known.accesses.items():
         if access.verdict == "unknown" and o.name in BUFFER_AT:
             yield o
@@ -114,11 +108,11 @@ def _open(known: Ranges) -> Iterator[Operation]:
 
 def _followed(
     kernel: Operation, launch: Launch, open_: frozenset[Operation], views: dict[Value, Operation]
-) -> dict[Operation, _Outside]:
-    effort, found = Effort(_STEPS), dict[Operation, _Outside]()
+) -> dict[Operation, Outside]:
+    effort, found = Effort(_STEPS), dict[Operation, Outside]()
     ready = steps_of(followed_operations(kernel, open_.__contains__))
-    for group, lane in _in_turn(prod(kernel.integers("group")), prod(launch.groups)):
-        watch = _Watch(open_ - found.keys(), (group, lane), views)
+    for group, lane in in_turn(prod(kernel.integers("group")), prod(launch.groups)):
+        watch = Watch(open_ - found.keys(), (group, lane), views)
         there = replace(launch, group=group)
         trace_lane(kernel, there, lane, effort, watch=watch, ready=ready)
         found.update(watch.found)
@@ -127,7 +121,7 @@ def _followed(
     return found
 
 
-def _in_turn(lanes: int, groups: int) -> Iterator[Who]:
+def in_turn(lanes: int, groups: int) -> Iterator[Who]:
     """Those at the ends first."""
     ends = [n for n in dict.fromkeys((0, lanes - 1, 1, lanes // 2, lanes - 2)) if 0 <= n < lanes]
     order = [*dict.fromkeys((0, groups - 1)), *range(1, groups - 1)]
@@ -136,7 +130,7 @@ def _in_turn(lanes: int, groups: int) -> Iterator[Who]:
     yield from ((g, n) for g in order for n in rest)
 
 
-def _report(operation: Operation, outside: _Outside, several: bool) -> Diagnostic:
+def _report(operation: Operation, outside: Outside, several: bool) -> Diagnostic:
     array = operation.operands[BUFFER_AT[operation.name]]
     shape = array.array_type.shape
     size, of_axis = outside.size, f" axis {outside.axis} of" if len(shape) > 1 else ""
@@ -147,19 +141,4 @@ def _report(operation: Operation, outside: _Outside, several: bool) -> Diagnosti
         f"in {lane} this index is {outside.index}, outside{of_axis} {name} (size {size})",
         operation.span, f"outside in {lane}, whatever the call",
         helps=(f"let the lane do this only where the index is 0 to {(size or 1) - 1}",),
-    )  # fmt: skip
-
-
-def _outside_where_tried(operation: Operation, launch: Launch, outside: _Outside) -> Diagnostic:
-    array = operation.operands[BUFFER_AT[operation.name]]
-    group, lane = outside.who
-    name = f"`{array.name}`" if array.name else "the array"
-    return Diagnostic(
-        "T0412",
-        f"it is not proved that this index is ever inside of {name} in all lanes",
-        operation.span,
-        f"lane {lane} of group {group} is outside: index {outside.index}, size {outside.size}",
-        "warning",
-        notes=(f"so it is with {launch.text}, and in every launch that was tried",),
-        helps=("let a lane do this only where the index is inside",),
     )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Indices that some sizes put outside: random guards, beside Python for many sizes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tessera_lang.analysis import unproved
+from tessera_lang.diagnostics import Diagnostic
+from tests.unit.lowering import lower_source
+
+LANES = 8
+SIZES = (*range(1, 26), 31, 32, 33)
+
+
+def said(text: str) -> list[Diagnostic]:
+    program, plan, diagnostics = lower_source(text)
+    assert not diagnostics, diagnostics
+    return unproved(program.operations[0], plan)
+
+
+def outside(index: str, guard: str, size: str, premise: str) -> bool:
+    """Whether a lane of a launch is outside; groups are as many as cover ``n``."""
+    for n in SIZES:
+        for m in SIZES:
+            if premise and not eval(premise, {}, {"n": n, "m": m}):
+                continue
+            for i in range(-(-n // LANES) * LANES):
+                names = {"n": n, "m": m, "i": i, "t": i % LANES}
+                if eval(guard, {}, names) and not 0 <= eval(index, {}, names) < names[size]:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_guards(seed: int) -> None:
+    r = random.Random(seed)
+    for _ in range(12):
+        index = r.choice(["i", "i", "i + 1", "i - 1", "n - 1 - i", "2 * i", "i // 2", "i - t"])
+        some = ["i < n", "i <= n", "i < m", "i <= m", "i + 1 < n", "i > 0", "i >= 1", "2 * i < n",
+                "n - i > 1", "i < n - 1", "t < 7"]  # fmt: skip
+        guard = " and ".join(r.sample(some, r.randint(1, 3)))
+        size = r.choice("nnm")
+        premise = r.choice(["", "", "n == m", "n % 8 == 0", "n >= 8", "n <= m"])
+        where = f" where {premise}" if premise else ""
+        text = (
+            f"@kernel tile[({LANES},)] grid[(ceil_div(n, {LANES}),)]\n"
+            f"def k(x: mut f32[{size}], a: f32[n], b: f32[m]){where}:\n"
+            "    i = grid_tile_linear_id()\n    t = tile_linear_id()\n"
+            f"    if {guard}: x[{index}] = 1.0\n"
+        )
+        codes = {d.code for d in said(text)} & {"T0402", "T0416"}
+        if outside(index, guard, size, premise):
+            assert "T0402" in codes, text
+        else:
+            assert "T0402" not in codes, text
+
+
+TILES = """
+@kernel tile[(4, 4)] grid[(ceil_div(m, 4), ceil_div(n, 4))]
+def k(x: f32[m, n], out: mut f32[n, m]):
+    i = group_id(0) * 4 + tile_id(0)
+    j = group_id(1) * 4 + tile_id(1)
+    if i < m and j < n: out[j, i] = x[i, j]
+"""
+DATA = """
+@kernel tile[(64,)] grid[(1,)]
+def k(x: f32[64], h: index, out: mut f32[64]):
+    s = tshared.alloc((64,), f32)
+    t = tile_linear_id()
+    s[t] = x[t]
+    tbarrier()
+    for k in range(h):
+        v = s[(t + 1) % 64]
+        tbarrier()
+        s[t] = v
+        tbarrier()
+    out[t] = s[t]
+"""
+
+
+@pytest.mark.parametrize("guard", ["i <= m and j < n", "i < m and j <= n", "i < n and j < m"])
+def test_guards_of_two_axes(guard: str) -> None:
+    assert not said(TILES)
+    found = said(TILES.replace("i < m and j < n", guard))
+    assert {d.code for d in found if d.severity == "error"} == {"T0402"}
+    assert "with m = " in found[0].label
+
+
+def test_what_data_let_happen() -> None:
+    """A loop whose number of iterations comes with the call, and a branch."""
+    assert not said(DATA)
+    wide = DATA.replace("(t + 1) % 64", "t + 1")
+    assert {d.code for d in said(wide)} == {"T0412"}
+    if_ = DATA.replace("v = s[(t + 1) % 64]", "v = s[t + 1] if x[t] > 0.0 else 0.0")
+    assert {d.code for d in said(if_)} == {"T0412"}
+
+
+def test_groups_of_the_call() -> None:
+    """A kernel without a grid runs in as many groups as the call asks for."""
+    text = "@kernel tile[(8,)]\ndef k(out: mut f32[n]):\n    {}out[grid_tile_linear_id()] = 1.0\n"
+    assert {d.code for d in said(text.format(""))} == {"T0412"}
+    assert not said(text.format("if grid_tile_linear_id() < n: "))
