@@ -7,7 +7,7 @@ Must not know what operators mean beyond that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Attribute, Operation, Region, TensorType, Value
@@ -34,20 +34,10 @@ class GraphBuilder:
         """The result of an operator. Raises OperandError."""
         if name not in self._operators:
             raise OperandError(f"there is no operator `{name}`")
-        if name == "cast" and operands[0].tensor_type.dtype == attributes["dtype"]:
-            return operands[0]
-        same = name in ("broadcast", "reshape") and attributes["shape"] == shape_attribute(
-            operands[0].tensor_type.shape
-        )
-        if same:
-            return operands[0]
-        if name == "transpose":
-            moved = self._turned(operands[0], cast("tuple[int, ...]", attributes["axes"]))
-            if moved is not None:
-                return moved
-        constant = self._constant(name, operands, attributes)
-        if constant is not None:
-            return constant
+        for fold in FOLDS.values():
+            folded = fold(self, name, operands, attributes)
+            if folded is not None:
+                return folded
         key = (name, operands, *hashed(attributes))
         if key in self._known:
             return self._known[key]
@@ -59,26 +49,8 @@ class GraphBuilder:
         self._made[result] = made
         return result
 
-    def _turned(self, value: Value, axes: tuple[int, ...]) -> Value | None:
-        """A transpose that leaves the axes as they are, or of a transpose; None for others."""
-        if axes == tuple(range(value.tensor_type.rank)):
-            return value
-        made = self._made.get(value)
-        if made is None or made.name != "graph.transpose":
-            return None
-        before = made.integers("axes")
-        return self.op("transpose", made.operands[0], axes=tuple(before[a] for a in axes))
-
-    def _constant(
-        self, name: str, operands: tuple[Value, ...], attributes: Mapping[str, Attribute]
-    ) -> Value | None:
-        """Equal elements that are moved are equal elements; None where there are none."""
-        made = self._made.get(operands[0]) if operands else None
-        if made is None or made.name != "graph.full" or name not in _MOVED:
-            return None
-        types = tuple(v.tensor_type for v in operands)
-        t = self._operators[name].type_of(types, attributes)
-        return self.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
+    def row(self, name: str) -> Operator:
+        return self._operators[name]
 
     def add_operation(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """An operator like another, of other operands."""
@@ -209,7 +181,62 @@ class GraphBuilder:
         return cast("float", made.attributes["value"])
 
 
+Operands = tuple[Value, ...]
+Fold = Callable[[GraphBuilder, str, Operands, Mapping[str, Attribute]], "Value | None"]
+"""What an operator of these operands is without being built; None where it is built."""
+
+
+def _own_dtype(
+    b: GraphBuilder, name: str, operands: Operands, attributes: Mapping[str, Attribute]
+) -> Value | None:  # fmt: skip
+    same = name == "cast" and operands[0].tensor_type.dtype == attributes["dtype"]
+    return operands[0] if same else None
+
+
+def _own_shape(
+    b: GraphBuilder, name: str, operands: Operands, attributes: Mapping[str, Attribute]
+) -> Value | None:  # fmt: skip
+    same = name in ("broadcast", "reshape") and attributes["shape"] == shape_attribute(
+        operands[0].tensor_type.shape
+    )
+    return operands[0] if same else None
+
+
+def _turned(
+    b: GraphBuilder, name: str, operands: Operands, attributes: Mapping[str, Attribute]
+) -> Value | None:  # fmt: skip
+    """A transpose that leaves the axes as they are, or of a transpose."""
+    if name != "transpose":
+        return None
+    axes = cast("tuple[int, ...]", attributes["axes"])
+    if axes == tuple(range(operands[0].tensor_type.rank)):
+        return operands[0]
+    made = b.origin(operands[0])
+    if made is None or made.name != "graph.transpose":
+        return None
+    before = made.integers("axes")
+    return b.op("transpose", made.operands[0], axes=tuple(before[a] for a in axes))
+
+
+def _equal_elements(
+    b: GraphBuilder, name: str, operands: Operands, attributes: Mapping[str, Attribute]
+) -> Value | None:  # fmt: skip
+    """Equal elements that are moved are equal elements."""
+    made = b.origin(operands[0]) if operands else None
+    if made is None or made.name != "graph.full" or name not in _MOVED:
+        return None
+    t = b.row(name).type_of(tuple(v.tensor_type for v in operands), attributes)
+    return b.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
+
+
 _MOVED = ("broadcast", "reshape", "transpose", "flip", "slice")
+FOLDS: dict[str, Fold] = {
+    "cast to the own dtype": _own_dtype,
+    "broadcast or reshape to the own shape": _own_shape,
+    "transpose of a transpose": _turned,
+    "equal elements, moved": _equal_elements,
+}
+"""What is tried before an operation is built, in this order."""
 
 
 def hashed(attributes: Mapping[str, Attribute]) -> tuple[object, ...]:

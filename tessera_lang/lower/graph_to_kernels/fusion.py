@@ -91,6 +91,7 @@ class _Planner:
         default_factory=lambda: dict["tuple[Value, ...]", int]()
     )
     products: set[Value] = field(default_factory=set[Value])
+    found: list[GraphKernel] = field(default_factory=list[GraphKernel])
     refusals: list[Refusal] = field(default_factory=list[Refusal])
 
     def plan(self) -> Plan:
@@ -109,19 +110,18 @@ class _Planner:
         self._find_row_results()
         uses = uses_of(body)
         self.needed.update(v for v in body.terminator.operands if v in self.order)
-        found: list[GraphKernel] = []
         while self.needed - self.there:
             value = max(self.needed - self.there, key=lambda v: self.order[v])
             kernel = (
                 self._call(value) or self._stream(value) or self._of_rows(value)
                 or single_kernel(self.made, uses, self.numbers, value)
             )  # fmt: skip
-            found.append(kernel)
+            self.found.append(kernel)
             self.there.update(kernel.results)
             self.needed.update(
                 v for v in kernel.arguments if isinstance(v, Value) and v in self.order
             )
-        return Plan(_in_order(self._with_merged_rows(found)), tuple(self.refusals))
+        return Plan(_in_order(self._with_merged_rows()), tuple(self.refusals))
 
     def _call(self, value: Value) -> GraphKernel | None:
         """The call of a kernel of the program that gives a value; None for other values."""
@@ -170,8 +170,7 @@ class _Planner:
             shared = any(
                 ours.get(v, {}).keys() & w.keys() for v, w in alone.kernel.products.items()
             )
-            reads = self._ancestors(both.kernel.arguments)
-            if shared and not reads.intersection(both.parts):
+            if shared and not self._needs_itself(both.parts, both.kernel, self.found):
                 firsts[other], loop = own, both
         return loop
 
@@ -358,19 +357,17 @@ class _Planner:
         self.of_length[kernel.results] = length
         return kernel
 
-    def _with_merged_rows(self, kernels: list[GraphKernel]) -> list[GraphKernel]:
+    def _with_merged_rows(self) -> list[GraphKernel]:
         """Kernels that read the same rows become one where none needs what the other gives."""
-        done: list[GraphKernel] = []
-        for kernel in kernels:
+        for kernel in list(self.found):
             length = self.of_length.get(kernel.results)
-            before = [k for k in done if length and self.of_length.get(k.results) == length]
-            for other in before:
+            before = self.found[: self.found.index(kernel)] if length else []
+            for other in [k for k in before if self.of_length.get(k.results) == length]:
                 merged = self._merged(other, kernel, length or 0)
                 if merged is not None:
-                    done.remove(other)
-                    kernel = merged
-            done.append(kernel)
-        return done
+                    self.found.remove(other)
+                    self.found[self.found.index(kernel)] = kernel = merged
+        return self.found
 
     def _merged(self, one: GraphKernel, other: GraphKernel, length: int) -> GraphKernel | None:
         shared = {v for v in one.arguments if isinstance(v, Value) and v in other.arguments}
@@ -381,9 +378,9 @@ class _Planner:
             loop = self._held(values, length)
         except NotFused:
             return None
-        reads = self._ancestors(loop.kernel.arguments)
+        others = [k for k in self.found if k is not one and k is not other]
         spaces = {tuple(_space(v, w)) for v, (_, w) in loop.parts.items()}
-        if len(spaces) > 1 or reads.intersection(values):
+        if len(spaces) > 1 or self._needs_itself(values, loop.kernel, others):
             return None
         kernel = self._assembled(loop)
         self.of_length[kernel.results] = length
@@ -448,11 +445,10 @@ class _Planner:
                 continue
             rows = {v for v in alone.kernel.arguments if sizes_of(v)[-1:] == (length,)}
             same = _space(other, both.parts[other][1]) == space
-            reads = self._ancestors(both.kernel.arguments)
             if (
                 same
                 and rows.intersection(loop.kernel.arguments)
-                and not reads.intersection(both.parts)
+                and not self._needs_itself(both.parts, both.kernel, self.found)
             ):
                 values.append(other)
                 loop = both
@@ -467,7 +463,10 @@ class _Planner:
         phase = "loop" if kernel.terms.held else "after"
         for other, where in list(kernel.running):
             wanted = other in self.needed and other not in self.there and other not in results
-            if wanted and other not in below and _covers(where, windows):
+            if (
+                wanted and other not in below and _covers(where, windows)
+                and not self._needs_itself((*results, other), kernel, self.found)
+            ):  # fmt: skip
                 results[other] = kernel.part(other, where, phase).text, where
         text = KernelText(kernel, windows, sizes_of(value), results)
         origin = self.made[value].span
@@ -476,6 +475,18 @@ class _Planner:
             text.source(), tuple(kernel.arguments), tuple(results), origin, self.made[value].name,
             tile,
         )  # fmt: skip
+
+    def _needs_itself(
+        self, values: Collection[Value], kernel: StreamKernel, others: Sequence[GraphKernel]
+    ) -> bool:
+        """Whether a kernel that gives ``values`` would need some of them: by what it reads, and
+        all that the kernels that give this read."""
+        needed, left = self._ancestors(kernel.arguments), list(others)
+        while before := [k for k in left if needed.intersection(k.results)]:
+            left = [k for k in left if k not in before]
+            needed |= self._ancestors([v for k in before for v in k.arguments
+                                       if isinstance(v, Value)])  # fmt: skip
+        return bool(needed.intersection(values))
 
     def _ancestors(self, values: Collection[Value]) -> set[Value]:
         found, left = set[Value](), list(values)

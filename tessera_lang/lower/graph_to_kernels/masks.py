@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import Literal, cast
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.terms import Terms
@@ -28,6 +28,38 @@ Place = tuple[Value, Windows, bool]
 """A condition and what it is where the term counts."""
 _MOVES = ("graph.broadcast", "graph.reshape", "graph.transpose")
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What makes the result of an operator a number: ``operands`` (which, and what each is) that
+    are all so. ``needs`` of the second operand: that it is the same along the axis, or a number
+    greater than 0."""
+
+    operands: tuple[tuple[int, float], ...]
+    needs: Literal["", "same", "positive"] = ""
+
+
+_OF_ZERO = ("cast", "neg", "abs", "sqrt", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh",
+            "atanh", "erf", "expm1", "log1p", "gelu", "silu", "relu", "floor", "ceil", "trunc",
+            "round")  # fmt: skip
+"""Operators that give 0 of 0."""
+_LEFT, _RIGHT = (((0, -math.inf),), ((1, -math.inf),))
+WAYS: dict[tuple[str, float], tuple[Way, ...]] = {
+    **{(name, 0.0): (Way(((0, 0.0),)),) for name in _OF_ZERO},
+    **{(name, 0.0): (Way(_LEFT),) for name in ("exp", "exp2", "sigmoid", "softplus")},
+    ("relu", 0.0): (Way(((0, 0.0),)), Way(_LEFT)),
+    ("mul", 0.0): (Way(((0, 0.0),)), Way(((1, 0.0),))),
+    ("div", 0.0): (Way(((0, 0.0),), "same"),),
+    **{(name, 0.0): (Way(((0, 0.0), (1, 0.0))),) for name in ("add", "sub", "max", "min")},
+    ("add", -math.inf): (Way(_LEFT), Way(_RIGHT)),
+    ("min", -math.inf): (Way(_LEFT), Way(_RIGHT)),
+    ("max", -math.inf): (Way((*_LEFT, *_RIGHT)),),
+    **{(name, -math.inf): (Way(_LEFT),) for name in ("sub", "cast")},
+    **{(name, -math.inf): (Way(_LEFT, "positive"),) for name in ("mul", "div")},
+}
+"""By operator, and by what its result is then; `where` and moves of elements have rules of their
+own. A product with 0 is 0 here whatever the other factor is: what is hidden does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,60 +121,28 @@ class Masks:
         """Conditions of which each makes a value ``number``, 0 or -inf, where it does not hold."""
         key = number, value, windows
         if key not in self._known:
-            found = self._hidden if number == 0 else self._sunk
-            self._known[key] = found(value, windows) if number <= 0 else frozenset[Place]()
+            self._known[key] = self._found(value, windows, number)
         return self._known[key]
 
-    def _hidden(self, value: Value, windows: Windows) -> frozenset[Place]:
-        """``_neutral`` of 0."""
+    def _found(self, value: Value, windows: Windows, number: float) -> frozenset[Place]:
         operation = self._inside(value)
         if operation is None:
             return frozenset()
         inner = moved(operation, windows)
         if inner is not None:
-            return self._neutral(operation.operands[0], inner, 0.0)
-        parts = [(v, windows) for v in operation.operands]
-        match operation.name.removeprefix("graph."):
-            case "where":
-                return self._chosen(operation, windows, 0.0)
-            case "exp" | "exp2" | "sigmoid":
-                return self._neutral(*parts[0], -math.inf)
-            case "mul":
-                return self._neutral(*parts[0], 0.0) | self._neutral(*parts[1], 0.0)
-            case "cast" | "neg" | "abs":
-                return self._neutral(*parts[0], 0.0)
-            case "div" if self._is_same(*parts[1]):
-                return self._neutral(*parts[0], 0.0)
-            case "add" | "sub":
-                return self._neutral(*parts[0], 0.0) & self._neutral(*parts[1], 0.0)
-            case _:
-                return frozenset()
-
-    def _sunk(self, value: Value, windows: Windows) -> frozenset[Place]:
-        """``_neutral`` of -inf."""
-        operation = self._inside(value)
-        if operation is None:
-            return frozenset()
-        inner = moved(operation, windows)
-        if inner is not None:
-            return self._neutral(operation.operands[0], inner, -math.inf)
-        parts = [(v, windows) for v in operation.operands]
-        match operation.name.removeprefix("graph."):
-            case "where":
-                return self._chosen(operation, windows, -math.inf)
-            case "add":
-                return self._neutral(*parts[0], -math.inf) | self._neutral(*parts[1], -math.inf)
-            case "sub" | "cast":
-                return self._neutral(*parts[0], -math.inf)
-            case "mul" | "div":
-                known = self.terms.known(operation.operands[1])
-                return (
-                    self._neutral(*parts[0], -math.inf)
-                    if known is not None and known > 0
-                    else frozenset()
-                )
-            case _:
-                return frozenset()
+            return self._neutral(operation.operands[0], inner, number)
+        name = operation.name.removeprefix("graph.")
+        if name == "where":
+            return self._chosen(operation, windows, number)
+        found = frozenset[Place]()
+        for way in WAYS.get((name, number), ()):
+            if way.needs == "same" and not self._is_same(operation.operands[1], windows):
+                continue
+            if way.needs == "positive" and not (self.terms.known(operation.operands[1]) or 0) > 0:
+                continue
+            parts = [self._neutral(operation.operands[i], windows, x) for i, x in way.operands]
+            found |= frozenset[Place].intersection(*parts)
+        return found
 
     def _chosen(
         self, operation: Operation, windows: Windows, otherwise: float

@@ -291,6 +291,8 @@ class StreamKernel:
             found = self._sum(operation, windows, inner)
         else:
             found = self._extreme(operation, windows, inner)
+        if not self.terms.held and ROWS not in found.labels:
+            raise CutError(value)  # the same for all rows: each group would compute it again
         self.running[key] = found
         return found
 

@@ -10,7 +10,6 @@ Owns these rules. Must not know how reductions are fused.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
@@ -18,13 +17,31 @@ from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operators import OPERATORS, is_operator, operator_of
 from tessera_lang.ir.graph.rules import integer, integers
 from tessera_lang.opt.graph.dead_code import without_unused
+from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import F32
 
+Rule = Callable[[GraphBuilder, Operation, Sequence[Value]], "Value | None"]
+"""What stands for an operation of these operands, which are rewritten already; None: itself."""
 
-def decompose(function: Operation) -> Operation:
-    """The same function, rewritten; sizes are numbers."""
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A rule and the operators that it is tried for; ``of_products``: only where the first operand
+    is made of a product, element by element."""
+
+    name: str
+    operators: tuple[str, ...]
+    of_products: bool
+    made: Rule
+
+
+def decompose(
+    function: Operation, rewrites: Sequence[Rewrite] = (), applied: list[str] | None = None
+) -> Operation:  # fmt: skip
+    """The same function, rewritten by ``rewrites`` or all there are; sizes are numbers.
+    ``applied`` gets the name of each rule that was used, each time."""
     (body,) = function.regions
-    uses = Counter(v for o in body.operations for v in o.operands)
+    rules = rewrites or REWRITES
     builder = GraphBuilder(OPERATORS)
     new: dict[Value, Value] = {v: v for v in body.arguments}
     large = set[Value]()  # made of products, element by element
@@ -34,8 +51,7 @@ def decompose(function: Operation) -> Operation:
         if not is_operator(operation):
             new.update(zip(operation.results, builder.repeated(operation, operands), strict=True))
             continue
-        made = _rewritten(builder, operation, operands, uses, large)
-        new[operation.result] = made
+        new[operation.result] = _rewritten(builder, operation, operands, rules, large, applied)
         if operation.name == "graph.matmul" or (
             operation.result.tensor_type.rank and keeps_elements(operation)
             and any(v in large for v in operation.operands)
@@ -54,35 +70,52 @@ def keeps_elements(operation: Operation) -> bool:
 
 
 def _rewritten(
-    b: GraphBuilder, operation: Operation, operands: Sequence[Value], uses: Counter[Value],
-    large: set[Value],
+    b: GraphBuilder, operation: Operation, operands: Sequence[Value], rules: Sequence[Rewrite],
+    large: set[Value], applied: list[str] | None,
 ) -> Value:  # fmt: skip
     name = operation.name.removeprefix("graph.")
-    if name in _PARTS and operation.operands[0] in large:
-        return _PARTS[name](b, operation, operands[0])
-    if name == "transpose":
-        made = b.origin(operands[0])
-        if made is not None and _swaps(operation) and made.name == "graph.matmul":
-            left, right = made.operands
-            tile = made.attributes.get("tile")
-            said = {"tile": (tile[1], tile[0], *tile[2:])} if isinstance(tile, tuple) else {}
-            return b.op("matmul", b.swapped(right), b.swapped(left), **said)
-    if name == "reshape":
-        made = b.origin(operands[0])
-        kept = made is not None and made.name in _KEEP and made.attributes["keepdims"] is True
-        if kept and made is not None:
-            given = {**made.attributes, "keepdims": False}
-            found = b.op(made.name.removeprefix("graph."), *made.operands, **given)
-            return b.reshape(found, operation.result.tensor_type.shape)
-    if name == "sum":
-        found = _moved_sum(b, operation, operands[0])
-        if found is not None:
-            return found
-    if name in _REDUCED and operation.attributes["keepdims"] and operation.operands[0] in large:
-        axes = integers(operation.attributes, "axes")
-        found = b.op(name, operands[0], axes=axes, keepdims=False)
-        return b.reshape(found, operation.result.tensor_type.shape)
+    for rule in rules:
+        if name not in rule.operators or (rule.of_products and operation.operands[0] not in large):
+            continue
+        made = rule.made(b, operation, operands)
+        if made is not None:
+            if applied is not None:
+                applied.append(rule.name)
+            return made
     return b.add_operation(operation, operands)
+
+
+def _transposed_product(
+    b: GraphBuilder, operation: Operation, operands: Sequence[Value]
+) -> Value | None:  # fmt: skip
+    made = b.origin(operands[0])
+    if made is None or not _swaps(operation) or made.name != "graph.matmul":
+        return None
+    left, right = made.operands
+    tile = made.attributes.get("tile")
+    said = {"tile": (tile[1], tile[0], *tile[2:])} if isinstance(tile, tuple) else {}
+    return b.op("matmul", b.swapped(right), b.swapped(left), **said)
+
+
+def _reshaped_reduction(
+    b: GraphBuilder, operation: Operation, operands: Sequence[Value]
+) -> Value | None:  # fmt: skip
+    made = b.origin(operands[0])
+    if made is None or made.name not in _KEEP or made.attributes["keepdims"] is not True:
+        return None
+    given = {**made.attributes, "keepdims": False}
+    found = b.op(made.name.removeprefix("graph."), *made.operands, **given)
+    return b.reshape(found, operation.result.tensor_type.shape)
+
+
+def _without_kept_axes(
+    b: GraphBuilder, operation: Operation, operands: Sequence[Value]
+) -> Value | None:  # fmt: skip
+    if not operation.attributes["keepdims"]:
+        return None
+    axes, name = integers(operation.attributes, "axes"), operation.name.removeprefix("graph.")
+    found = b.op(name, operands[0], axes=axes, keepdims=False)
+    return b.reshape(found, operation.result.tensor_type.shape)
 
 
 def _swaps(operation: Operation) -> bool:
@@ -91,7 +124,8 @@ def _swaps(operation: Operation) -> bool:
     return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _softmax(b: GraphBuilder, o: Operation, given: Value) -> Value:
+def _softmax(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value:
+    (given,) = operands
     axis, a = integer(o.attributes, "axis"), _wide(b, given)
     _, weights, total = _weights(b, a, axis)
     zero, one = b.zeros(total), b.like(total, 1.0)
@@ -100,7 +134,8 @@ def _softmax(b: GraphBuilder, o: Operation, given: Value) -> Value:
     return b.cast(found, given.tensor_type.dtype)
 
 
-def _logsumexp(b: GraphBuilder, o: Operation, given: Value) -> Value:
+def _logsumexp(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value:
+    (given,) = operands
     (axis,) = integers(o.attributes, "axes")
     top, _, total = _weights(b, _wide(b, given), axis)
     found = b.cast(b.add(top, b.op("log", total)), given.tensor_type.dtype)
@@ -129,27 +164,26 @@ def _wide(b: GraphBuilder, value: Value) -> Value:
     return b.cast(value, F32) if dtype.is_float and dtype.bits < 32 else value
 
 
-def _mean(b: GraphBuilder, o: Operation, given: Value) -> Value:
+def _mean(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value | None:
+    (given,) = operands
     a = _wide(b, given)
     axes = integers(o.attributes, "axes")
     shape = [int(str(a.tensor_type.shape[i])) for i in axes]
     total = b.sum(a, axes, keepdims=o.attributes["keepdims"] is True)
     if not math.prod(shape) or not a.tensor_type.dtype.is_float:
-        return b.add_operation(o, [given])
+        return None
     return b.cast(b.times(total, 1.0 / math.prod(shape)), o.result.tensor_type.dtype)
 
 
 _REDUCED = ("sum", "reduce_max", "reduce_min")
 """Those that are one operation whether they keep their axes or not."""
 _KEEP = tuple(f"graph.{n}" for n in (*_REDUCED, "mean", "prod", "any", "all", "logsumexp"))
-_PARTS: dict[str, Callable[[GraphBuilder, Operation, Value], Value]] = {
-    "softmax": _softmax, "logsumexp": _logsumexp, "mean": _mean,
-}  # fmt: skip
 
 
-def _moved_sum(b: GraphBuilder, o: Operation, a: Value) -> Value | None:
+def _moved_sum(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value | None:
     """``sum(y * (a @ b.mT), -1)`` by a product ``y @ b`` that there is: the sum over the columns
     of two factors is the sum over what the product contracts."""
+    (a,) = operands
     rank = a.tensor_type.rank
     made = b.origin(a)
     if integers(o.attributes, "axes") != (rank - 1,) or made is None or made.name != "graph.mul":
@@ -165,3 +199,15 @@ def _moved_sum(b: GraphBuilder, o: Operation, a: Value) -> Value | None:
             found = b.sum(both, (rank - 1,), o.attributes["keepdims"] is True)
             return b.cast(found, o.result.tensor_type.dtype)
     return None
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    Rewrite("softmax in parts", ("softmax",), True, _softmax),
+    Rewrite("logsumexp in parts", ("logsumexp",), True, _logsumexp),
+    Rewrite("mean as a sum", ("mean",), True, _mean),
+    Rewrite("product of transposes", ("transpose",), False, _transposed_product),
+    Rewrite("reduction without its axes, reshaped", ("reshape",), False, _reshaped_reduction),
+    Rewrite("sum behind another product", ("sum",), False, _moved_sum),
+    Rewrite("reduction of a product without its axes", _REDUCED, True, _without_kept_axes),
+)
+"""In this order: the first that gives something is taken."""

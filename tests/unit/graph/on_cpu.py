@@ -26,6 +26,6 @@ def host() -> Host:
 def run(function: Operation, inputs: Sequence[Any], by: Host | None = None) -> list[Any]:
     """The results of a function of Graph IR."""
     count = len(function.regions[0].terminator.operands)
-    given: list[Any] = list(map(np.ascontiguousarray, inputs))
+    given: list[Any] = [np.asarray(v, order="C") for v in inputs]
     kinds: list[NumberKind] = ["array" for _ in range(count)]
     return run_kernels(by or host(), function, given, kinds, plan_of(function, ()).kernels)

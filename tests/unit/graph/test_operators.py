@@ -86,8 +86,9 @@ def _differences(function: Operation, inputs: list[Any], weights: Any, at: int) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_differences(name: str) -> None:
-    """The gradient column against central differences in float64."""
+    """The gradient column against central differences in float64: no gradient goes without."""
     row = OPERATORS[name]
+    compared = 0
     if isinstance(row.gradient, NoGradient) and not row.gradient.zero:
         pytest.skip(row.gradient.why)
     for seed in range(SAMPLES):
@@ -108,6 +109,8 @@ def test_gradients_are_differences(name: str) -> None:
             wanted = _differences(function, inputs, weights, at)
             assert value.shape == wanted.shape
             np.testing.assert_allclose(value, wanted, rtol=2e-5, atol=2e-6)
+            compared += 1
+    assert compared or isinstance(row.gradient, NoGradient) or not row.operands
 
 
 _JOIN = {
