@@ -6,10 +6,10 @@ Owns which analysis answers which question. Must not know how the answers are sh
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.interruption import pause
 from tessera_lang.record import dataclass
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tessera_lang.syntax import ast
     from tessera_lang.target.launch_plan import LaunchPlan
     from tessera_lang.target.machine import Machine
+
+
+Kept = dict["Program", tuple[Diagnostic, ...]]
+"""Lints by the program that they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,13 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
     for file in session.closure(path):
         own = file == session.files.spelling(path)
         asked = questions if own else Questions(guards=questions.guards)
-        for program, plan in session.lowered(file):
-            for diagnostic in _answers(program, plan, asked):
+        programs = session.lowered(file)
+        known = session.lints.get(file, {})
+        # The editor asks after every edit, of a file with any number of kernels.
+        lints = session.lints[file] = {p: known[p] for p, _ in programs if p in known}
+        for program, plan in programs:
+            pause()
+            for diagnostic in _answers(program, plan, asked, lints):
                 place = diagnostic.span
                 key = None if place is None else (place.file, place.lo, place.hi)
                 found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
@@ -122,17 +131,12 @@ def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[D
     return found
 
 
-@lru_cache(maxsize=64)
-def _lints(program: Program) -> tuple[Diagnostic, ...]:
-    """Kept while the program is: the editor asks after every edit."""
-    from tessera_lang.analysis.resources.memory_lints import check_performance
-
-    return check_performance(program.operations[0])
-
-
-def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[Diagnostic]:
+def _answers(
+    program: Program, plan: LaunchPlan, questions: Questions, lints: Kept
+) -> list[Diagnostic]:
     from tessera_lang.analysis.guards.kept_guards import explain_guards
     from tessera_lang.analysis.races.unproved import unproved
+    from tessera_lang.analysis.resources.memory_lints import check_performance
     from tessera_lang.analysis.resources.occupancy import report_occupancy
     from tessera_lang.driver.pass_runner import run_passes
     from tessera_lang.driver.pipeline import TILE
@@ -142,7 +146,9 @@ def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[D
     if questions.strict:
         found.extend(unproved(kernel, plan))
     if questions.lints:
-        found.extend(_lints(program))
+        if program not in lints:
+            lints[program] = check_performance(kernel)
+        found.extend(lints[program])
     if questions.occupancy or questions.guards:
         optimized = run_passes(program, TILE).operations[0]
         if questions.occupancy:

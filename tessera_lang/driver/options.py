@@ -45,19 +45,21 @@ def _is_on(value: str) -> bool:
     return value.lower() not in ("", "0", "no", "off", "false")
 
 
-def _of_project() -> Mapping[str, Any]:
+def _of_project(folder: str | None) -> Mapping[str, Any]:
     from tessera_lang.driver.project import project
 
-    found = project()
+    found = project(folder)
     return {} if found is None else found.settings
 
 
-def from_environment(environment: Mapping[str, str] | None = None) -> Options:
-    """Options as the environment sets them, else the project of the working folder, which
-    counts where no ``environment`` is given. Raises ValueError naming a bad variable, and
+def from_environment(
+    environment: Mapping[str, str] | None = None, folder: str | None = None
+) -> Options:
+    """Options as the environment sets them, else the project of ``folder`` or the working folder,
+    which counts where no ``environment`` is given. Raises ValueError naming a bad variable, and
     TesseraError for a bad project."""
     env = os.environ if environment is None else environment
-    own: Mapping[str, Any] = _of_project() if environment is None else {}
+    own: Mapping[str, Any] = _of_project(folder) if environment is None else {}
     target = env.get("TESSERA_TARGET", str(own.get("target", "auto")))
     bounds = env.get("TESSERA_BOUNDS", str(own.get("bounds", "guard")))
     optimize = env.get("TESSERA_OPTIMIZE", str(own.get("optimize", 3)))

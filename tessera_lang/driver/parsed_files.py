@@ -76,6 +76,12 @@ class Scopes:
         """The declarations of every file read so far."""
         return {f for p in self._parsed.values() for f in p.parsed.module.functions}
 
+    def look_in(self, search_paths: Iterable[str]) -> None:
+        """From now on imports are looked for in these folders; what was found elsewhere is looked
+        for again."""
+        self.finder = ModuleFinder(tuple(map(str, search_paths)), self.files.exists)
+        self._scopes.clear()
+
     # --- texts -------------------------------------------------------------------------
 
     def set_text(self, path: str, text: str, version: int = 0) -> None:

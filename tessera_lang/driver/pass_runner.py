@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.internal_fault import InternalFault
+from tessera_lang.interruption import pause
 from tessera_lang.ir.core import Program, VerifyError
 from tessera_lang.ir.pass_type import Pass, Step, changed_operation
 from tessera_lang.ir.printer import print_program
@@ -63,6 +64,7 @@ class PassRunner:
         check_joins(passes)
         self._verified(program, program, "lowering", None)
         for one in passes:
+            pause()
             begin = time.perf_counter()
             try:
                 after = one.run(program)
@@ -83,6 +85,7 @@ class PassRunner:
         """What ``make`` gives, of which every program is verified, unless it was ``refused``, and
         is not whole. ``raises``: what it may raise; anything else is a fault of the step, shown
         with the program ``before`` it."""
+        pause()
         begin = time.perf_counter()
         try:
             made = make()

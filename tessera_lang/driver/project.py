@@ -1,4 +1,5 @@
-"""The settings of a project: ``tessera.toml`` in the working folder, or the nearest above it.
+"""The settings of a project: ``tessera.toml`` in a folder, mostly the working folder, or the
+nearest above it.
 
 Owns which keys there are and what they may hold. They stand below the environment, and that below
 the command line. Must not know who uses them.
@@ -32,10 +33,11 @@ class Project:
     check: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
 
-def project() -> Project | None:
-    """The project of the working folder. Raises TesseraError where its file is not usable."""
+def project(folder: str | None = None) -> Project | None:
+    """The project of a folder, without one of the working folder. Raises TesseraError where its
+    file is not usable."""
     try:
-        file = _nearest(os.getcwd())
+        file = nearest_file(os.getcwd() if folder is None else folder)
     except OSError:  # the folder is gone, or cannot be read
         file = None
     if file is None:
@@ -44,7 +46,8 @@ def project() -> Project | None:
     return _read(file, (status.st_mtime_ns, status.st_size))
 
 
-def _nearest(folder: str) -> str | None:
+def nearest_file(folder: str) -> str | None:
+    """The file of settings in a folder or the nearest above it."""
     while True:
         file = os.path.join(folder, NAME)
         if os.path.isfile(file):

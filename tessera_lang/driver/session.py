@@ -34,6 +34,7 @@ from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import is_test, kernel_level
+from tessera_lang.interruption import pause
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
@@ -74,23 +75,26 @@ class Session(Instances):
         super().__init__(search_paths, overlay)
         self.faults: list[InternalFault] = []  # for the report of whoever shows them
         self.shown: set[tuple[str, str]] = set()  # code and message of what a command has printed
+        self.lints: dict[str, dict[Program, tuple[Diagnostic, ...]]] = {}  # see ``advice``
         self._structures: dict[str, dict[ast.FunctionDef, tuple[Key, tuple[Diagnostic, ...]]]] = {}
 
     # --- checks ------------------------------------------------------------------------
 
     def check(
-        self, path: str, signatures: Iterable[str] = (), given: frozenset[str] = frozenset()
-    ) -> tuple[Diagnostic, ...]:
-        """Everything that is wrong with a file; never raises.
+        self, path: str, signatures: Iterable[str] = (), given: frozenset[str] = frozenset(),
+        tests: bool = True,
+    ) -> tuple[Diagnostic, ...]:  # fmt: skip
+        """Everything that is wrong with a file; raises nothing but Dropped.
 
         ``signatures`` (as text) are checked for the kernels they fit, beside those that
-        annotations fix. ``given`` are top-level names that get a value from outside.
+        annotations fix. ``given`` are top-level names that get a value from outside. Without
+        ``tests`` only what needs no test of the file is said, which is known sooner.
         """
         path = self.files.spelling(path)
         found: list[Diagnostic] = []
         try:
             with self.hold():
-                self._check(path, tuple(signatures), given, found)
+                self._check(path, tuple(signatures), given, found, tests)
         except TesseraError as error:
             found.extend(error.diagnostics)
         except BadSignature as error:
@@ -119,7 +123,7 @@ class Session(Instances):
 
     def _check(
         self, path: str, signatures: tuple[str, ...], given: frozenset[str],
-        found: list[Diagnostic],
+        found: list[Diagnostic], tests: bool,
     ) -> None:  # fmt: skip
         parsed = self.parsed(path)
         found.extend(parsed.diagnostics)
@@ -132,11 +136,13 @@ class Session(Instances):
         found.extend(scope.diagnostics)
         found.extend(self._import_faults(path))
         for function in parsed.module.functions:
+            pause()
             with self._costing(function.name_span, found):
                 found.extend(self._structure(path, scope, function))
         fits: dict[str, BadSignature | None] = {}
         doubtful: list[_Doubtful] = []
         for function in kernels_of(parsed.module):
+            pause()
             with self._costing(function.name_span, found):
                 every = self._signatures_of(function, scope, signatures, fits)
                 for signature, said in every.items():
@@ -146,8 +152,10 @@ class Session(Instances):
                     else:
                         found.extend(judged)
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
-        found.extend(self._check_host(path, given, found))
-        for one in doubtful:
+        tests_of_file = self.tests(path)
+        found.extend(self._check_host(path, given, found, tests_of_file if tests else ()))
+        # Whether such a kernel is right is known when every call of it was seen.
+        for one in doubtful if tests or not tests_of_file else ():
             right = self.is_right_somewhere(path, one.function, one.tried)
             found.extend(one.otherwise if right else one.as_warnings())
         self._forget_old(path, parsed.module)
@@ -296,9 +304,10 @@ class Session(Instances):
         return found
 
     def _check_host(
-        self, path: str, given: frozenset[str], before: list[Diagnostic]
-    ) -> list[Diagnostic]:
-        """The top-level statements and the tests, run without data. What was reported is not
+        self, path: str, given: frozenset[str], before: list[Diagnostic],
+        tests: tuple[ast.FunctionDef, ...],
+    ) -> list[Diagnostic]:  # fmt: skip
+        """The top-level statements and ``tests``, run without data. What was reported is not
         repeated."""
         from tessera_lang.driver.static_launch_checks import Launches
         from tessera_lang.evaluate.symbolic import SymbolicHost
@@ -309,7 +318,7 @@ class Session(Instances):
         found = list(whole.check(given))
         found.extend(self._failed(*failure) for failure in whole.failures)
         host = SymbolicHost(SymbolicWorld(launches), self, path)
-        for function in self.tests(path):
+        for function in tests:
             found.extend(host.check_test(function))
             found.extend(self._failed(*failure) for failure in host.failures)
         found.extend(launches.warnings)

@@ -17,6 +17,7 @@ from tessera_lang.evaluate.host import CALL_DEPTH, Host, Left, Outcome, Returned
 from tessera_lang.evaluate.modules import ONLY_AT_RUN
 from tessera_lang.evaluate.symbolic_world import Size, SymbolicArray
 from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
+from tessera_lang.interruption import pause
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -129,6 +130,7 @@ class SymbolicHost(Host):
 
     def statement(self, s: ast.Stmt, scope: Scope) -> Outcome:
         self.check_interrupted()
+        pause()
         if isinstance(s, ast.ErrorStmt):  # already reported; its names may be anything
             for name in s.names:
                 scope.values.setdefault(name.id, Unknown())

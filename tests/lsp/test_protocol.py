@@ -159,7 +159,7 @@ def broken(*_):
 
 hover.hover = symbols.outline = broken
 check = Session.check
-Session.check = lambda s, p: broken() if s.source(p).version == 2 else check(s, p)
+Session.check = lambda s, p, **k: broken() if s.source(p).version == 2 else check(s, p, **k)
 main.main()
 """
 

@@ -109,11 +109,14 @@ def turned(x: f32[m, n], out: mut f32[n, m]):
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_slow_accesses_are_hints(client: LanguageClient, tmp_path: Path) -> None:
+async def test_slow_accesses_follow(client: LanguageClient, tmp_path: Path) -> None:
+    """Lints come after a rest, as the command line has them."""
     uri = await opened(client, tmp_path / "slow.tessera", SLOW)
+    assert not client.diagnostics[uri]
+    await published(client)
     (found,) = client.diagnostics[uri]
     assert found.code == "P1001"
-    assert found.severity == lsp.DiagnosticSeverity.Hint
+    assert found.severity == lsp.DiagnosticSeverity.Warning
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -46,6 +46,7 @@ async function start(): Promise<void> {
       { language: "tessera", scheme: "untitled" },
     ],
     outputChannel: output,
+    synchronize: { configurationSection: "tessera" },
   };
   try {
     client = new LanguageClient("tessera", "Tessera", serverOptions(), options);

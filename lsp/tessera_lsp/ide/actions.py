@@ -5,6 +5,8 @@ Owns the choice. Must not know LSP.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tessera_lang.diagnostics import Diagnostic, Fix
 from tessera_lang.record import dataclass
 from tessera_lsp.ide.document import Document
@@ -18,11 +20,14 @@ class QuickFix:
     fix: Fix
 
 
-def quick_fixes(document: Document, start: int, end: int) -> list[QuickFix]:
-    """The fixes of diagnostics that a range of the file touches, safe ones first."""
+def quick_fixes(
+    document: Document, start: int, end: int, said: Iterable[Diagnostic]
+) -> list[QuickFix]:
+    """The fixes of diagnostics that a range of the file touches, safe ones first. ``said``: what
+    is said of the file."""
     found = [
         QuickFix(d, fix)
-        for d in document.session.check(document.path)
+        for d in said
         if d.span is not None
         and d.span.file == document.path
         and d.span.lo <= end

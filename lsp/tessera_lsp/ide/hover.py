@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import (
     Builtin,
@@ -13,6 +14,7 @@ from tessera_lang.sema.side_tables import (
     ModuleVariable,
     Symbol,
 )
+from tessera_lang.sema.signature import signature_of_annotations
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, Type
@@ -26,7 +28,7 @@ from tessera_lsp.ide.builtin_docs import (
     signature_of,
 )
 from tessera_lsp.ide.completion import in_comment_or_string
-from tessera_lsp.ide.document import Document, Node, descend
+from tessera_lsp.ide.document import Document, Node, descend, walk
 from tessera_lsp.ide.variables import Variable
 
 
@@ -146,7 +148,18 @@ def of_variable(
     if variable.annotation is not None:
         span = variable.annotation.span
         return code(f"{name}: {document.file.text[span.lo : span.hi]}", kind)
-    return code(name, f"{kind}; its type is known once the function is checked for a call")
+    return code(name, f"{kind}; {why_no_type(document, function)}")
+
+
+def why_no_type(document: Document, function: ast.FunctionDef | None) -> str:
+    """Why the types of a function's locals are not known."""
+    if function is None:
+        return "its type is not known"
+    if any(isinstance(n, (ast.ErrorStmt, ast.ErrorExpr)) for n in walk(function)):
+        return f"its type is not known: a line of `{function.name}` cannot be read"
+    if kernel_level(function) and signature_of_annotations(function, document.scope) is not None:
+        return f"its type is not known: `{function.name}` has an error"
+    return "its type is known once the function is checked for a call"
 
 
 def place_of(t: Type) -> str:

@@ -8,11 +8,13 @@ from typing import Any, Protocol, TypeVar
 from lsprotocol import types as lsp
 
 from tessera_lang.diagnostics import Edit
+from tessera_lang.driver.project import NAME
 from tessera_lang.source import SourceFile
 from tessera_lsp.ide import actions, completion, definition, hover, symbols, tokens
 from tessera_lsp.ide.document import Document
 from tessera_lsp.ide.format import formatting
 from tessera_lsp.server import convert
+from tessera_lsp.server.protocol import in_analysis
 from tessera_lsp.server.server import TesseraServer, guarded
 
 T = TypeVar("T")
@@ -91,7 +93,7 @@ class Answers:
                 return None
             where = convert.START
             if found.span is not None:
-                file = self.server.session.source(found.path)
+                file = document.session.source(found.path)
                 where = convert.span_range(file, found.span, self.server.encoding)
             return lsp.Location(self.server.uri(found.path), where)
 
@@ -137,7 +139,9 @@ class Answers:
             hi = document.file.offset_at(at.end.line, at.end.character, encoding)
             return [
                 self.action(document, found, params.context.diagnostics)
-                for found in actions.quick_fixes(document, lo, hi)
+                for found in actions.quick_fixes(
+                    document, lo, hi, self.server.said_of(document.path)
+                )
             ]
 
         return self.ask(params, find, [])
@@ -148,7 +152,7 @@ class Answers:
         """A quick fix as the editor takes it, with the diagnostics it shows that this mends."""
         changes: dict[str, list[lsp.TextEdit]] = {}
         for edit in found.fix.edits:
-            file = self.server.session.source(edit.span.file)
+            file = document.session.source(edit.span.file)
             uri = self.server.uri(edit.span.file)
             changes.setdefault(uri, []).append(self.text_edit(file, edit))
         d = found.diagnostic
@@ -183,13 +187,14 @@ def completion_item(c: completion.Completion, place: int) -> lsp.CompletionItem:
     )
 
 
-def as_function(answer: Callable[[Any], object]) -> Callable[[Any], object]:
-    """A function of its own for the library, which notes things on it."""
+def analysed(answer: Callable[[Any], object], changes: bool = False) -> Callable[[Any], object]:
+    """A function of its own for the library, which notes things on it; what it gives is found by
+    the thread of the analysis. ``changes``: it is no question."""
 
     def handler(params: Any) -> object:
         return answer(params)
 
-    return handler
+    return in_analysis(handler, changes)
 
 
 def make_server() -> TesseraServer:
@@ -207,40 +212,44 @@ def make_server() -> TesseraServer:
         (lsp.TEXT_DOCUMENT_FORMATTING, answers.formatting, None),
         (lsp.TEXT_DOCUMENT_CODE_ACTION, answers.actions, fixes),
     ):
-        server.feature(method, options)(as_function(answer))
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
-    def did_open(params: lsp.DidOpenTextDocumentParams) -> None:
-        d = params.text_document
-        guarded(lambda: server.opened(d.uri, d.text, d.version), None)
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
-    def did_change(params: lsp.DidChangeTextDocumentParams) -> None:
-        d = params.text_document
-        guarded(lambda: server.changed(d.uri, params.content_changes, d.version), None)
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
-    def did_close(params: lsp.DidCloseTextDocumentParams) -> None:
-        guarded(lambda: server.closed(params.text_document.uri), None)
-
+        server.feature(method, options)(analysed(answer))
     register_events(server)
     return server
 
 
 def register_events(server: TesseraServer) -> None:
-    """What is no edit: saving, files that change on disk, settings, the end."""
+    """What is no question: edits, saving, files that change on disk, settings, the end."""
 
-    @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def did_save(params: lsp.DidSaveTextDocumentParams) -> None:
-        guarded(server.schedule_all, None)
+    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
+        d = params.text_document
+        server.opened(d.uri, d.text, d.version)
 
-    @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def did_change_files(params: lsp.DidChangeWatchedFilesParams) -> None:
-        guarded(server.schedule_all, None)
+    def changed(params: lsp.DidChangeTextDocumentParams) -> None:
+        d = params.text_document
+        server.changed(d.uri, params.content_changes, d.version)
 
-    @server.feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)
-    def did_change_settings(params: lsp.DidChangeConfigurationParams) -> None:
-        """There are no settings; editors say so all the same."""
+    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+        server.closed(params.text_document.uri)
+
+    def others_changed(params: object) -> None:
+        server.schedule_all()
+
+    def configured(params: lsp.DidChangeConfigurationParams) -> None:
+        server.configured(params.settings)
+
+    for method, event in (
+        (lsp.TEXT_DOCUMENT_DID_OPEN, opened),
+        (lsp.TEXT_DOCUMENT_DID_CHANGE, changed),
+        (lsp.TEXT_DOCUMENT_DID_CLOSE, closed),
+        (lsp.TEXT_DOCUMENT_DID_SAVE, others_changed),
+        (lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES, others_changed),
+        (lsp.WORKSPACE_DID_CHANGE_CONFIGURATION, configured),
+    ):
+        server.feature(method)(analysed(safe(event), changes=True))
+
+    @server.feature(lsp.INITIALIZE)
+    def initialize(params: lsp.InitializeParams) -> None:
+        guarded(lambda: server.configured(params.initialization_options), None)
 
     @server.feature(lsp.INITIALIZED)
     def initialized(params: lsp.InitializedParams) -> None:
@@ -251,13 +260,19 @@ def register_events(server: TesseraServer) -> None:
         server.ended_well = True
 
 
+def safe(event: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A fault of ours costs one message."""
+    return lambda params: guarded(lambda: event(params), None)
+
+
 def watch_files(server: TesseraServer) -> None:
     """Ask an editor that can to say when a source file changes on disk."""
     workspace = server.client_capabilities.workspace
     files = workspace.did_change_watched_files if workspace is not None else None
     if files is None or not files.dynamic_registration:
         return
-    watchers = [lsp.FileSystemWatcher(glob_pattern="**/*.tessera")]
+    patterns = ("**/*.tessera", f"**/{NAME}")
+    watchers = [lsp.FileSystemWatcher(glob_pattern=p) for p in patterns]
     server.client_register_capability(
         lsp.RegistrationParams(
             [

@@ -1,7 +1,8 @@
-"""The server's state: the session, the open files, and the diagnostics that are due.
+"""The server's state: the sessions, the open files, and the diagnostics that are due.
 
-Owns when a file is checked and what is pushed. Analysis is the compiler's session, in this
-process; LLVM and CUDA are never loaded here.
+Owns when a file is checked and what is pushed: first what needs no test of the file, and after a
+rest the lints and what the tests show. Analysis is the compiler's session, in a thread of this
+process (``analysis.py``); LLVM and CUDA are never loaded here.
 """
 
 from __future__ import annotations
@@ -10,80 +11,62 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
 from tessera_lang import __version__
 from tessera_lang.diagnostics import Diagnostic, TesseraError
-from tessera_lang.driver.advice import Questions, advice
-from tessera_lang.driver.options import from_environment
+from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
+from tessera_lang.interruption import Dropped
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import SourceFile, Span
+from tessera_lang.syntax import ast
 from tessera_lang.target.arch import OLDEST
-from tessera_lang.target.backend import TargetOptions
 from tessera_lsp.ide import imports
 from tessera_lsp.ide.document import Document, Memory
 from tessera_lsp.server import convert
+from tessera_lsp.server.analysis import Analysis
+from tessera_lsp.server.projects import Project, Projects
 from tessera_lsp.server.protocol import TesseraProtocol
 from tessera_lsp.server.texts import applied
 
 T = TypeVar("T")
 logger = logging.getLogger("tessera-lsp")
 
-QUICK = 0.1  # a check below this many seconds waits for no pause in typing
-SOON = 0.002  # long enough to read what has arrived already
-LATEST = 1.0  # diagnostics are never older than this plus a check
+REST = 0.25  # seconds without an edit after which lints and tests are looked at
+LINTS = ("on", "hints", "off")
+FAULT = "the language server could not check this file; its output says why"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenFile:
-    """A file in the editor. ``seconds``: what its last check after an edit took; ``since``:
-    when the change came that waits for a check."""
+    """A file in the editor. ``touched``: larger the later it was edited or asked about, so that
+    what is looked at goes first. ``late``: what only tests and lints show, with the declaration
+    that each stands in; it stays until they are looked at again or that declaration is edited."""
 
     uri: str
     file: SourceFile
+    project: Project
     memory: Memory = field(default_factory=Memory)
-    timer: asyncio.TimerHandle | None = None
-    since: float = 0.0
-    seconds: float = 0.0
-    checked: bool = False
+    touched: int = 0
+    is_due: bool = False
+    late_at: float | None = None
+    early: tuple[Diagnostic, ...] = ()
+    late: tuple[tuple[Diagnostic, ast.FunctionDef | None], ...] = ()
+    shown: tuple[int, tuple[Diagnostic, ...]] | None = None
 
-    def cancel(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-
-def _search_folders() -> tuple[str, ...]:
-    """Where imports are looked for: as the environment and the project of the folder in which the
-    editor started the server say; nowhere else where those are not usable."""
-    try:
-        return from_environment().path
-    except (ValueError, TesseraError) as error:
-        logger.error("the settings could not be read: %s", error)
-        return ()
-
-
-@cache
-def _made_for() -> TargetOptions | None:
-    """What a run of the file would make code for, where the environment or the project says it:
-    the editor then says what the run would. Whether there is a device is not looked at here."""
-    try:
-        options = from_environment()
-        if options.target not in ("cpu", "cuda"):
-            return None
-        usual = "native" if options.target == "cpu" else OLDEST.name
-        return options.for_target(options.target, options.arch or usual)
-    except (ValueError, TesseraError):
-        return None
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What is known of the file now."""
+        return (*self.early, *(d for d, _ in self.late))
 
 
 class TesseraServer(LanguageServer):
-    """The server, its session, and the open files by the session's name of each."""
+    """The server, its sessions, and the open files by the session's name of each. All but the
+    loop's own is touched by the thread of ``analysis`` only."""
 
     def __init__(self) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
@@ -92,9 +75,19 @@ class TesseraServer(LanguageServer):
             text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental,
             protocol_cls=TesseraProtocol,
         )
-        self.session = Session(_search_folders())
+        self.projects = Projects()
         self.open: dict[str, OpenFile] = {}
+        self.analysis = Analysis(self.due)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.lints = "on"
+        self.faulty: set[str] = set()  # files of settings that have a diagnostic
+        self._touches = 0
         self.ended_well = False
+
+    @property
+    def session(self) -> Session:
+        """That of files outside of the workspace."""
+        return self.projects.outside.session
 
     @property
     def encoding(self) -> str:
@@ -105,6 +98,11 @@ class TesseraServer(LanguageServer):
     def report_server_error(self, error: Exception, source: Any) -> None:
         """A fault in a message costs this message: it is logged, no box pops up."""
         logger.error("a message could not be handled: %s", error)
+
+    def on_loop(self, call: Callable[[], object]) -> None:
+        """Have the loop that writes do something."""
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(call)
 
     # --- files -------------------------------------------------------------------------
 
@@ -121,14 +119,36 @@ class TesseraServer(LanguageServer):
         """An open file with the editor's text of it."""
         path = self.path(uri)
         known = self.open.get(path)
-        return None if known is None else Document(self.session, path, known.memory)
+        if known is None:
+            return None
+        self.touch(known)
+        return Document(known.project.session, path, known.memory)
+
+    def said_of(self, path: str) -> tuple[Diagnostic, ...]:
+        """What is said of an open file as it is now; what tests and lints show where known."""
+        known = self.open[path]
+        if known.is_due:
+            self.check_early(path)
+        return known.diagnostics
+
+    def touch(self, known: OpenFile) -> None:
+        self._touches += 1
+        known.touched = self._touches
+
+    def project_of(self, path: str) -> Project:
+        """What a file belongs to; a project that is new here gets the texts of open files."""
+        workspace = self.workspace
+        uris = [f.uri for f in workspace.folders.values()]
+        uris += [workspace.root_uri] if workspace.root_uri else []
+        found = self.projects.of(path, [convert.path_of(u) for u in uris])
+        for other, known in self.open.items():
+            found.session.set_text(other, known.file.text, known.file.version)
+        self.tell_faults(found)
+        return found
 
     def opened(self, uri: str, text: str, version: int) -> None:
         path = self.path(uri)
-        known = self.open.get(path)
-        if known is not None:
-            known.cancel()
-        self.take(path, OpenFile(uri, SourceFile(path, text, version)))
+        self.take(path, OpenFile(uri, SourceFile(path, text, version), self.project_of(path)))
 
     def changed(
         self, uri: str, changes: Sequence[lsp.TextDocumentContentChangeEvent], version: int
@@ -142,90 +162,192 @@ class TesseraServer(LanguageServer):
         self.take(path, known)
 
     def take(self, path: str, known: OpenFile) -> None:
-        """Give the session the editor's text; diagnostics of this file, and of those that
+        """Give the sessions the editor's text; diagnostics of this file, and of those that
         import it, follow."""
         self.open[path] = known
-        self.session.set_text(path, known.file.text, known.file.version)
+        for project in self.projects:
+            project.session.set_text(path, known.file.text, known.file.version)
         self.schedule(path)
         self.schedule_importers(path)
+        self.touch(known)
 
     def closed(self, uri: str) -> None:
         path = self.path(uri)
         known = self.open.pop(path, None)
         if known is None:
             return
-        known.cancel()
-        self.session.drop_text(path)
-        self.text_document_publish_diagnostics(
-            lsp.PublishDiagnosticsParams(uri=known.uri, diagnostics=[])
-        )
+        for project in self.projects:
+            project.session.drop_text(path)
+        self.push(lsp.PublishDiagnosticsParams(uri=known.uri, diagnostics=[]))
         self.schedule_importers(path)
+
+    def configured(self, settings: object) -> None:
+        """Settings of the editor: ``{"lints": "hints"}``, alone or under ``tessera``."""
+        lints = _member(_member(settings, "tessera") or settings, "lints")
+        if lints in LINTS:
+            self.lints = str(lints)
+        elif lints is not None:
+            logger.error("the setting `lints` is one of %s", LINTS)
+        self.schedule_all()
 
     # --- diagnostics -------------------------------------------------------------------
 
     def schedule(self, path: str) -> None:
-        """Check a file soon: after a pause in typing where a check takes long."""
+        """Check a file as soon as nothing else waits, and all of it after a rest."""
         known = self.open[path]
-        now = time.monotonic()
-        if known.timer is None:
-            known.since = now
-        known.cancel()
-        pause = SOON if known.seconds < QUICK else min(0.5, max(0.05, known.seconds))
-        left = max(SOON, known.since + LATEST - now)
-        loop = asyncio.get_running_loop()
-        known.timer = loop.call_later(min(pause, left), self.publish, path)
+        known.is_due, known.late_at = True, time.monotonic() + REST
 
     def schedule_all(self) -> None:
+        """Files on disk or settings may have changed."""
+        for project in self.projects:
+            project.read()
+            self.tell_faults(project)
         for path in self.open:
             self.schedule(path)
 
     def schedule_importers(self, path: str) -> None:
         """Check the open files again that import a file, directly or not."""
-        for other in self.open:
-            if other != path and imports.imports(self.session, other, path):
+        for other, known in self.open.items():
+            if other != path and imports.imports(known.project.session, other, path):
                 self.schedule(other)
 
-    def publish(self, path: str) -> None:
-        """Check a file and push what is said of it, with its version."""
-        known = self.open.get(path)
-        if known is None:
-            return
-        known.timer = None
-        start = time.monotonic()
-        items = guarded(lambda: self.checked(path, known.file), None)
-        if known.checked:  # the first one finds nothing kept and says little of the next
-            known.seconds = time.monotonic() - start
-        known.checked = True
-        if items is None:
-            text = "the language server could not check this file; its output says why"
-            items = [lsp.Diagnostic(convert.START, text, lsp.DiagnosticSeverity.Warning)]
-        self.text_document_publish_diagnostics(
-            lsp.PublishDiagnosticsParams(known.uri, items, version=known.file.version)
-        )
+    def due(self, now: float) -> Callable[[], None] | float | None:
+        """The check that comes next, or when there will be one."""
+        first = [(k.touched, path) for path, k in self.open.items() if k.is_due]
+        if first:
+            path = max(first)[1]
+            return lambda: self.check_early(path)
+        rested = [(k.late_at, -k.touched, p) for p, k in self.open.items() if k.late_at is not None]
+        if not rested:
+            return None
+        ready = [(touched, path) for at, touched, path in rested if at <= now]
+        if not ready:
+            return min(rested)[0]
+        path = min(ready)[1]
+        return lambda: self.check_late(path)
 
-    def checked(self, path: str, file: SourceFile) -> list[lsp.Diagnostic]:
-        self.session.options = _made_for()
-        found: tuple[Diagnostic, ...] = self.session.check(path)
-        found += hints(self.session, path)
+    def check_early(self, path: str) -> None:
+        """Push what needs no test; what tests and lints showed before stays where it holds."""
+        known = self.open[path]
+        session = known.project.session
+        found = guarded(lambda: session.check(path, tests=False), None)
+        known.is_due = False
+        if found is None:
+            known.late, known.late_at = (), None
+            found = (Diagnostic("T0902", FAULT, severity="warning"),)
+        else:
+            now = {id(f) for f in _functions(session, path)}
+            known.late = tuple((d, f) for d, f in known.late if f is not None and id(f) in now)
+        known.early = found
+        self.publish(path, known)
+
+    def check_late(self, path: str) -> None:
+        """Push what tests and lints show too, if that is more."""
+        known = self.open[path]
+        found = guarded(lambda: self.everything(path, known.project), None)
+        known.late_at = None
+        if found is None:
+            return
+        session = known.project.session
+        early = session.check(path, tests=False)
+        before = {_key(d) for d in early}
+        functions = _functions(session, path)
+        known.early = early
+        known.late = tuple((d, _holder(d, path, functions)) for d in found if _key(d) not in before)
+        if known.shown != (known.file.version, known.diagnostics):
+            self.publish(path, known)
+
+    def everything(self, path: str, project: Project) -> tuple[Diagnostic, ...]:
+        """All that is said of a file: what ``tesserac check`` says, and lints."""
+        session, checks = project.session, project.checks
+        found = session.check(path)
+        told = checks.get("lints")
+        lints = told is not False and self.lints != "off"
+        strict, guards = checks.get("strict", False), checks.get("explain-guards", False)
+        questions = Questions(strict, lints, bool(told) and lints, guards)
+        more = guarded(lambda: advice(session, path, questions), ())
+        if checks.get("remarks"):
+            options = project.options
+            target = "cpu" if options.target == "cpu" else "cuda"
+            usual = "native" if target == "cpu" else OLDEST.name
+            machine = session.machine(target, options.arch or usual)
+            more = (*more, *guarded(lambda: remarks_of(session, path, machine), ()))
+        if self.lints == "hints":
+            more = tuple(replace(d, severity="hint") for d in more)
+        return (*found, *more)
+
+    def publish(self, path: str, known: OpenFile) -> None:
+        """Push what is known of a file, with its version."""
+        version, found = known.file.version, known.diagnostics
+        known.shown = (version, found)
+        items = guarded(lambda: self.converted(path, known, found), [])
+        self.push(lsp.PublishDiagnosticsParams(known.uri, items, version=version))
+
+    def push(self, params: lsp.PublishDiagnosticsParams) -> None:
+        self.on_loop(lambda: self.text_document_publish_diagnostics(params))
+
+    def converted(
+        self, path: str, known: OpenFile, found: Sequence[Diagnostic]
+    ) -> list[lsp.Diagnostic]:
+        session = known.project.session
 
         def import_of(other: str) -> Span | None:
-            return imports.import_of(self.session, path, other)
+            return imports.import_of(session, path, other)
 
-        files = self.session.files.known()
-        to = convert.Converter(file, files, self.encoding, self.uri, import_of)
+        files = session.files.known()
+        to = convert.Converter(known.file, files, self.encoding, self.uri, import_of)
         return [to.diagnostic(d) for d in found]
 
+    def tell_faults(self, project: Project) -> None:
+        """Push what is wrong with a file of settings, and when it no longer is."""
+        if project.file is None or not (project.faults or project.file in self.faulty):
+            return
+        (self.faulty.add if project.faults else self.faulty.discard)(project.file)
+        with open(project.file, encoding="utf-8", errors="replace", newline="") as stream:
+            text = stream.read()
+        items: list[lsp.Diagnostic] = []
+        for d in project.faults:
+            file = SourceFile(d.span.file if d.span is not None else project.file, text)
+            to = convert.Converter(file, {}, self.encoding, self.uri, lambda _: None)
+            items.append(to.diagnostic(d))
+        self.push(lsp.PublishDiagnosticsParams(convert.uri_of(project.file), items))
 
-def hints(session: Session, path: str) -> tuple[Diagnostic, ...]:
-    """Slow accesses of the kernels that the check lowered, always as hints."""
-    found = guarded(lambda: advice(session, path, Questions(lints=True)), ())
-    return tuple(replace(d, severity="hint") for d in found)
+
+def _member(settings: object, name: str) -> object:
+    """A member of an object of JSON; None of what is none."""
+    found = cast("dict[str, object]", settings) if isinstance(settings, dict) else {}
+    return found.get(name)
+
+
+def _functions(session: Session, path: str) -> Sequence[ast.FunctionDef]:
+    try:
+        return session.parsed(path).module.functions
+    except TesseraError:
+        return ()
+
+
+def _key(d: Diagnostic) -> object:
+    """What tells diagnostics of one text apart."""
+    place = None if d.span is None else (d.span.file, d.span.lo, d.span.hi)
+    return d.code, d.severity, d.message, place
+
+
+def _holder(
+    d: Diagnostic, path: str, functions: Sequence[ast.FunctionDef]
+) -> ast.FunctionDef | None:
+    """The declaration that a diagnostic stands in."""
+    if d.span is None or d.span.file != path:
+        return None
+    lo = d.span.lo
+    return next((f for f in functions if f.span.lo <= lo <= f.span.hi), None)
 
 
 def guarded(ask: Callable[[], T], otherwise: T) -> T:
-    """A fault of ours costs one answer, never the server."""
+    """A fault of ours costs one answer, never the server. Raises Dropped."""
     try:
         return ask()
+    except Dropped:
+        raise
     except Exception:
         logger.exception("a fault of tessera-lsp; please report it with this text")
         return otherwise

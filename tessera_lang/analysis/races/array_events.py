@@ -17,6 +17,7 @@ from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, Who, is_sync
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
 from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.interruption import pause
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
@@ -175,6 +176,7 @@ def follow(
     ready = steps_of(followed_operations(kernel, lambda o: _pointer_of(o, views) in pointers))
 
     def one(group: int, lane: int, effort: Effort, made_of: Values | None = None) -> int:
+        pause()
         there = replace(launch, group=group)
         watch = _Watch(views, pointers, made_of, there, lane)
         before = effort.left

@@ -30,6 +30,7 @@ from tessera_lang.analysis.races.run_records import (
     may_conflict,
 )
 from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.interruption import pause
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
 from tessera_lang.record import dataclass, field, replace
@@ -166,6 +167,7 @@ class Run:
 
     def _begun(self, who: Who) -> _Lane:
         """A lane before its first turn. Most runs end before many lanes have had one."""
+        pause()
         self.clocks.begin(who)
         group = self.kernel.integers("group")
         trace = Trace(replace(self.launch, group=who[0]), group, who[1], Effort())
@@ -191,6 +193,7 @@ class Run:
         there = self._at_barrier.get(group)
         if not there or len(there) < sum(1 for w in self._running if w[0] == group):
             return False
+        pause()
         self.clocks.barrier(there)
         del self._at_barrier[group]
         return True

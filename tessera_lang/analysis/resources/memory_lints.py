@@ -16,6 +16,7 @@ from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.diagnostics.diagnostic import Severity
+from tessera_lang.interruption import pause
 from tessera_lang.ir.core import BufferType, Operation, ViewType
 from tessera_lang.ir.definitions import ELEMENT_ACCESSES
 from tessera_lang.record import dataclass
@@ -70,6 +71,7 @@ def check_performance(
     conflicts: dict[Operation, BankConflict] = {}
     requests: dict[Operation, tuple[int, int]] = {}
     for access in accesses:
+        pause()
         t = access.operation.operands[BUFFER_AT[access.operation.name]].type
         if isinstance(t, BufferType):
             if t.space == "local":

@@ -1,0 +1,129 @@
+"""Random edits: after each key the diagnostics are those of a fresh check."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+from tessera_lsp.server.server import TesseraServer
+
+from tessera_lang.driver.advice import Questions, advice
+from tessera_lang.driver.session import Session
+from tessera_lang.source import SourceFile
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = [
+    *sorted((ROOT / "examples").glob("*.tessera")),
+    *(ROOT / "stdlib" / "tessera_stdlib" / f"{n}.tessera"
+      for n in ("elementwise", "reduce_kernels", "transpose", "sparse")),
+]  # fmt: skip
+SMALL = [s for s in SAMPLES if s.stat().st_size < 3000]
+PIECES = [*"()[]:,.=#'\"\\ \n@é😋01x", '"""', "'''", "    ", "\n    ", "def ", "@kernel ", "mut ",
+          "\r\n", "  # tessera", "return ", "if x:\n", "op.", "1 +"]  # fmt: skip
+PARTS = 24
+
+
+class Driven(TesseraServer):
+    """The server without a client: what it pushes is kept."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__()
+        self.chosen = encoding
+        self.pushed: list[lsp.PublishDiagnosticsParams] = []
+
+    @property
+    def encoding(self) -> str:
+        return self.chosen
+
+    def project_of(self, path: str):
+        return self.projects.outside
+
+    def push(self, params: lsp.PublishDiagnosticsParams) -> None:
+        self.pushed.append(params)
+
+
+def places(items: object) -> list[object]:
+    assert isinstance(items, (list, tuple))
+    return sorted((d.code, d.message, d.severity, d.range.start.line, d.range.start.character,
+                   d.range.end.line, d.range.end.character) for d in items)  # fmt: skip
+
+
+def fresh(path: str, text: str, encoding: str) -> tuple[list[object], list[object]]:
+    """What is said first and at last by a server that never saw another text."""
+    server = Driven(encoding)
+    server.projects.outside.session = Session()
+    uri = Path(path).as_uri()
+    server.opened(uri, text, 1)
+    server.check_early(path)
+    first = places(server.pushed[-1].diagnostics)
+    server.check_late(path)
+    return first, places(server.pushed[-1].diagnostics)
+
+
+def said_by_the_command(path: str, text: str) -> list[tuple[str, str, int]]:
+    session = Session()
+    session.set_text(path, text)
+    found = (*session.check(path), *advice(session, path, Questions(lints=True)))
+    return sorted((d.code, d.message, d.span.lo if d.span else 0) for d in found)
+
+
+def edits(seed: int, text: str, count: int):
+    """Random texts, each an edit of the one before; now and then back to the first."""
+    pick, base = random.Random(seed), text
+    for _ in range(count):
+        lo = pick.randint(0, len(text))
+        hi = min(len(text), lo + pick.choice([0, 0, 0, 1, 1, 2, 30]))
+        new = pick.choice([*PIECES, "", "", text[lo : lo + 40]])
+        if pick.random() < 0.15:
+            lo, hi, new = 0, len(text), base
+        while lo and text[lo - 1 : lo + 1] == "\r\n":
+            lo -= 1
+        while text[hi - 1 : hi + 1] == "\r\n":
+            hi += 1
+        text = text[:lo] + new + text[hi:]
+        yield lo, hi, new, text
+
+
+def history(seed: int, samples: list[Path], encoding: str, count: int) -> None:
+    pick = random.Random(seed)
+    sample = pick.choice(samples)
+    path = str(sample.with_name("edited.tessera"))
+    uri = Path(path).as_uri()
+    text = sample.read_text(encoding="utf-8")
+    server = Driven(encoding)
+    server.opened(uri, text, 1)
+    last = text
+    for version, (lo, hi, new, after) in enumerate(edits(seed, text, count), 2):
+        file = SourceFile(path, last)
+        where = lsp.Range(*(
+            lsp.Position(line, file.column_in(line, column, encoding))
+            for line, column in (file.position(lo), file.position(hi))
+        ))  # fmt: skip
+        server.changed(uri, [lsp.TextDocumentContentChangePartial(where, new)], version)
+        assert server.open[path].file.text == after
+        if pick.random() < 0.8:
+            server.check_early(path)
+        server.check_late(path)
+        shown = places(server.pushed[-1].diagnostics)
+        first, full = fresh(path, after, encoding)
+        assert shown == full, (seed, version, after)
+        assert all(p in full for p in first) or first == full
+        last = after
+    assert server.pushed[-1].version == count + 1
+    said = sorted(d[0] for d in said_by_the_command(path, last))
+    assert said == sorted(str(d.code) for d in server.pushed[-1].diagnostics)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_small_files(encoding: str) -> None:
+    history(len(encoding), SMALL, encoding, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_ten_thousand_edits(encoding: str, part: int) -> None:
+    for seed in range(28):
+        history(1000 * part + seed, SAMPLES, encoding, 15)
