@@ -297,10 +297,11 @@ class Calls(Expressions):
         ordered = tuple(values[p.name] for p in declaration.parameters)
         constants = {b.name: values[b.name] for b in declaration.brackets if b.name in values}
         with located(arguments.call.span):
-            return self.launched(kernel, ordered, constants)
+            return self.launched(kernel, ordered, constants, arguments.call.span)
 
     def launched(
-        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]
-    ) -> object:
+        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object],
+        span: Span,
+    ) -> object:  # fmt: skip
         """What a kernel returns, of the arguments of its parameters in order."""
         return self.world.launch(kernel.reference, arguments, constants, kernel.groups)

@@ -97,6 +97,24 @@ def is_test(declaration: ast.FunctionDef) -> bool:
     return any(decorator_name(d) == "test" for d in declaration.decorators)
 
 
+def gradient_decorator(declaration: ast.FunctionDef) -> ast.Expr | None:
+    """What a function that is marked ``@gradient(f)`` gives the gradient of."""
+    for d in declaration.decorators:
+        if decorator_name(d) == "gradient" and isinstance(d.value, ast.Call):
+            return d.value.arguments[0] if d.value.arguments else None
+    return None
+
+
+def _named_by(e: ast.Expr, scope: Scope) -> object:
+    """What a name, or a name of an imported file, stands for."""
+    if isinstance(e, ast.Name):
+        return scope.values.get(e.id)
+    owner = _named_by(e.value, scope) if isinstance(e, ast.Attribute) else None
+    if isinstance(e, ast.Attribute) and isinstance(owner, FileModule):
+        return owner.scope.values.get(e.name)
+    return None
+
+
 def kernel_level(declaration: ast.FunctionDef) -> Literal["lane", "tile"] | None:
     """The level of a kernel; None for a plain function."""
     names = [decorator_name(d) for d in declaration.decorators]
@@ -123,6 +141,15 @@ class Modules:
         # threads do not.
         self._unfinished: dict[str, Scope] = {}
         self._nested = 0
+        self._gradients: list[tuple[ast.Expr, HostFunction]] = []
+
+    def gradient_of(self, declaration: object) -> HostFunction | None:
+        """The function that the program marks as the gradient of a function or kernel."""
+        for of, function in self._gradients:
+            found = _named_by(of, function.scope)
+            if isinstance(found, HostFunction | Kernel) and found.declaration is declaration:
+                return function
+        return None
 
     def add_text(self, path: str, text: str, origin: Span | None) -> None:
         """A file of the program that nobody wrote, to be launched from. ``origin``: the part of
@@ -170,7 +197,10 @@ class Modules:
     def define(self, module: ast.Module, scope: Scope) -> None:
         """Bind the functions and kernels of a file."""
         for function in module.functions:
-            scope.values[function.name] = definition(function, scope)
+            made = scope.values[function.name] = definition(function, scope)
+            of = gradient_decorator(function)
+            if of is not None and isinstance(made, HostFunction):
+                self._gradients.append((of, made))
 
     def bind_import(self, statement: ast.Import | ast.FromImport, scope: Scope) -> None:
         """Bind what an import statement names. Raises HostFault."""

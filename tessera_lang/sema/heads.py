@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant
+from tessera_lang.evaluate.modules import decorator_name
 from tessera_lang.sema.flow import is_none
 from tessera_lang.sema.kernel_clauses import (
     kernel_decorator,
@@ -36,7 +37,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import Sym, symbols_of
 
-_DECORATORS = ("kernel", "op.kernel", "op.autotunable", "test", "bench", "fast")
+_DECORATORS = ("kernel", "op.kernel", "op.autotunable", "test", "gradient", "bench", "fast")
 
 
 def check_head(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
@@ -66,6 +67,9 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
             continue
         if _is_test(d):
             yield from _test(function, d)
+            continue
+        if decorator_name(d) == "gradient":
+            yield from _gradient(function, d)
             continue
         if _is_tile_kernel(d):
             yield from _tile_kernel(function, d)
@@ -124,6 +128,18 @@ def _test(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
         what = "parameters" if parameters else "conditions"
         yield Diagnostic("T0123", f"a test has no {what}", span,
                          labels=(Label(d.span, "a test, by this"),), helps=helps)  # fmt: skip
+
+
+def _gradient(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
+    """The gradient of a function is a plain function, and says of which."""
+    of = d.value.arguments if isinstance(d.value, ast.Call) else ()
+    named = len(of) == 1 and isinstance(of[0], ast.Name | ast.Attribute)
+    if d.clauses or not named or (isinstance(d.value, ast.Call) and d.value.keywords):
+        yield Diagnostic("T0113", "`@gradient` names the function of which this is the gradient",
+                         d.span, helps=("write `@gradient(f)`",))  # fmt: skip
+    elif kernel_decorator(function) is not None or tile_decorator(function) is not None:
+        helps = ("write a plain function that launches the kernel, and make that the gradient",)
+        yield Diagnostic("T0113", "a kernel cannot be a gradient", d.span, helps=helps)
 
 
 def _is_test(d: ast.Decorator) -> bool:

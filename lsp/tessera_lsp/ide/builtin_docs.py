@@ -10,6 +10,7 @@ HEAD_WORDS: dict[str, str] = {
     "kernel": SOFT_KEYWORDS["kernel"],
     "op.kernel": "The decorator of a tile kernel: its body works on tiles, and runs once; its "
     "loops are spread over the groups by the compiler.",
+    "gradient": "The decorator of a function that gives the gradient of another, or of a kernel.",
     "test": "The decorator of a test: a function without parameters that `tesserac test` runs.",
 }
 """What may follow ``@``."""

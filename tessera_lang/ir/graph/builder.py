@@ -61,17 +61,26 @@ class GraphBuilder:
         if operation.name.removeprefix(PREFIX) in self._operators:
             return (self.add_operation(operation, operands),)
         types = [v.tensor_type for v in operation.results]
-        return self.operation(operation.name, operands, types, operation.attributes)
+        return self.operation(operation.name, operands, types, operation.attributes,
+                              operation.regions)  # fmt: skip
+
+    def inlined(self, region: Region, given: Sequence[Value]) -> list[Value]:
+        """What a region gives of such arguments, built here."""
+        new = dict(zip(region.arguments, given, strict=True))
+        for o in region.operations[:-1]:
+            made = self.repeated(o, [new[v] for v in o.operands])
+            new.update(zip(o.results, made, strict=True))
+        return [new[v] for v in region.terminator.operands]
 
     def operation(
         self, name: str, operands: Sequence[Value], types: Sequence[TensorType],
-        attributes: Mapping[str, Attribute],
+        attributes: Mapping[str, Attribute], regions: tuple[Region, ...] = (),
     ) -> tuple[Value, ...]:  # fmt: skip
         """The results of an operation that is no operator: it is built once for equal operands."""
-        key = name, tuple(operands), *hashed(attributes)
+        key = name, tuple(operands), *map(id, regions), *hashed(attributes)
         if key not in self._results:
             results = self._results[key] = tuple(map(Value, types))
-            made = Operation(name, tuple(operands), results, attributes, span=self.span)
+            made = Operation(name, tuple(operands), results, attributes, regions, span=self.span)
             self.operations.append(made)
             self._made.update(dict.fromkeys(results, made))
         return self._results[key]

@@ -9,6 +9,11 @@ from tessera_lang.ir.core import Operation, TensorType, VerifyError
 from tessera_lang.ir.graph.axes import MOVES, PRODUCTS, REDUCTIONS
 from tessera_lang.ir.graph.builder import FUNCTION, RETURN
 from tessera_lang.ir.graph.calls import CALL, CALL_OP, check_call
+from tessera_lang.ir.graph.custom import (
+    WITH_GRADIENT,
+    WITH_GRADIENT_OP,
+    check_with_gradient,
+)
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
 from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
@@ -24,6 +29,7 @@ GRAPH_OPS: dict[str, OpDef] = {
         attributes=(AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs")),
     ),
     CALL: CALL_OP,
+    WITH_GRADIENT: WITH_GRADIENT_OP,
     RETURN: OpDef(RETURN, ("values...",), "graph_return", results=0, effect="exit"),
     **{PREFIX + name: one.definition for name, one in OPERATORS.items()},
 }  # fmt: skip
@@ -71,5 +77,6 @@ GRAPH_RULES = {
     "graph_function": _check_function,
     "graph_return": _check_return,
     "graph_call": check_call,
+    "graph_with_gradient": check_with_gradient,
 }
 """Type rules, by the name that a row gives them."""

@@ -14,16 +14,12 @@ from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.symbolic_world import SymbolicArray, SymbolicWorld
 from tessera_lang.evaluate.value import Derivative, Unknown
-from tessera_lang.ir.core import Operation, Program, TensorType, Value
+from tessera_lang.ir.core import Operation, Program, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import hashed
-from tessera_lang.lower.ast_to_graph.tracing import (
-    TracingHost,
-    graph_of,
-    is_value,
-    leaves,
-    rebuilt,
-    traced,
-)
+from tessera_lang.ir.graph.custom import without_gradients
+from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.lower.ast_to_graph.leaves import graph_of, is_value, leaves, rebuilt
+from tessera_lang.lower.ast_to_graph.tracing import TracingHost, traced
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown, is_double
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
@@ -115,6 +111,7 @@ def differentiated(
 ) -> object:  # fmt: skip
     """What ``grad(f)`` gives for the parameters of ``f``. Raises HostFault."""
     world = GraphWorld(host.world)
+    world.differentiates = bool(derivative.wrt) or keeps_gradients(host.world)
     parameters = _Parameters(host, world)
     try:
         inside = {n: _inside(parameters, derivative, n, v) for n, v in values.items()}
@@ -171,7 +168,8 @@ def _gradient(
     numbers: list[NumberKind] = [_number_kind(v) for v in shown]
     inputs = [*parameters.given, *(outer for outer, _ in world.captured), *(seeds or ())]
     of = function, tuple(wrt), derivative.with_value, seeds is not None
-    made = iter(execute(host, _differentiated(graphs, *of, inputs, call), inputs, numbers,
+    keeps = keeps_gradients(host.world)
+    made = iter(execute(host, _differentiated(graphs, *of, keeps, inputs, call), inputs, numbers,
                         graphs.watch))  # fmt: skip
     value = rebuilt(result, is_value, lambda _: next(made)) if derivative.with_value else None
     gradients = tuple(
@@ -181,6 +179,11 @@ def _gradient(
         return value
     given = gradients[0] if derivative.single else gradients
     return (value, given) if derivative.with_value else given
+
+
+def keeps_gradients(world: object) -> bool:
+    """Whether gradients of what is computed in a world may be asked for."""
+    return isinstance(world, GraphWorld) and world.differentiates
 
 
 def _number_kind(value: object) -> NumberKind:
@@ -231,11 +234,12 @@ def _listed(types: list[TensorType]) -> str:
 
 def _differentiated(
     graphs: Graphs, function: Operation, wrt: tuple[int, ...], with_results: bool, seeded: bool,
-    inputs: Sequence[object], call: ast.Call,
+    keeps: bool, inputs: Sequence[object], call: ast.Call,
 ) -> Differentiated:  # fmt: skip
-    """The gradient of a graph by the parameters of these numbers. Raises HostFault."""
+    """The gradient of a graph by the parameters of these numbers. ``keeps``: gradients that the
+    program gives, for a gradient of this one. Raises HostFault."""
     floats = tuple(isinstance(v, float) for v in inputs)
-    key = graph_key(function), wrt, with_results, seeded, floats
+    key = graph_key(function), wrt, with_results, seeded, keeps, floats
     if key in graphs.known:
         return graphs.known[key]
     (function,) = graphs.prepare(Program("graph", (function,))).operations
@@ -244,7 +248,9 @@ def _differentiated(
         if wrt:
             made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
     except GradientError as error:
-        raise fault("T0761", str(error), error.span or call.span) from None
+        raise fault("T0761", str(error), error.span or call.span,
+                    helps=error.helps) from None  # fmt: skip
+    made = made if keeps else without_gradients(made, OPERATORS)
     (made,) = graphs.prepare(Program("graph", (made,))).operations
     (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
@@ -255,14 +261,17 @@ def _differentiated(
 
 def graph_key(function: Operation) -> object:
     """Equal for functions whose parameters have the same types and that do the same."""
-    (body,) = function.regions
+    return _region_key(function.regions[0])
+
+
+def _region_key(body: Region) -> object:
     numbers = {v: i for i, v in enumerate(body.arguments)}
     for o in body.operations[:-1]:
         numbers.update({v: len(numbers) + i for i, v in enumerate(o.results)})
     return (
         tuple(v.type for v in body.arguments),
-        tuple((o.name, *(numbers[v] for v in o.operands), *hashed(o.attributes))
-              for o in body.operations),
+        tuple((o.name, *(numbers[v] for v in o.operands), *hashed(o.attributes),
+               *map(_region_key, o.regions)) for o in body.operations),
     )  # fmt: skip
 
 

@@ -13,14 +13,8 @@ from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.value import HostFunction
 from tessera_lang.ir.core import Program, TensorType, Value
-from tessera_lang.lower.ast_to_graph.tracing import (
-    TracingHost,
-    graph_of,
-    is_value,
-    leaves,
-    rebuilt,
-    traced,
-)
+from tessera_lang.lower.ast_to_graph.leaves import graph_of, is_value, leaves, rebuilt
+from tessera_lang.lower.ast_to_graph.tracing import TracingHost, traced
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.syntax import ast

@@ -30,7 +30,7 @@ def launched(
 ) -> object:  # fmt: skip
     """What a kernel returns. Raises WorldFault, TesseraError."""
     what = f"a call of {kernel.description}"
-    given = [_type(world, a) for a in arguments]
+    given = [type_of(world, a) for a in arguments]
     effects = effects_of(kernel, given, constants, groups)
     if effects is None:
         raise not_here(f"{what}, of sizes that are names,")
@@ -58,7 +58,7 @@ def launched(
     return results[0] if count == 1 else results or None
 
 
-def _type(world: GraphWorld, argument: object) -> object:
+def type_of(world: GraphWorld, argument: object) -> object:
     """What is known of an argument."""
     if isinstance(argument, GraphNumber):
         dtype = argument.type.dtype

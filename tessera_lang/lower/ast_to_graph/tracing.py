@@ -5,15 +5,16 @@ Owns which calls become operators. Must not know what operators mean, or how a g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from tessera_grammar.array_function_names import ARRAY_NAMES
 
 from tessera_lang.evaluate import einsum_expansion as sums
+from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind
 from tessera_lang.evaluate.expansion_texts import DERIVED, text_of
-from tessera_lang.evaluate.fault import fault, located
+from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.host import Host, room_for_calls
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
 from tessera_lang.evaluate.one_call_kernels import (
@@ -28,17 +29,19 @@ from tessera_lang.evaluate.value import (
     Kernel,
     Scope,
 )
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import TensorType
 from tessera_lang.lower.ast_to_graph.array_functions import FUNCTIONS_OF_ARRAYS, chosen, product
-from tessera_lang.lower.ast_to_graph.kernel_calls import launched
+from tessera_lang.lower.ast_to_graph.custom_gradients import CustomGradient, Run
+from tessera_lang.lower.ast_to_graph.kernel_calls import launched, type_of
+from tessera_lang.lower.ast_to_graph.leaves import is_value, leaves
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
+from tessera_lang.record import replace
+from tessera_lang.sema.tile.whole_arrays import directive_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import F32, F64, DType
-
-Leaf = Callable[[object], object]
 
 
 class TracingHost(Host):
@@ -50,6 +53,10 @@ class TracingHost(Host):
         """``host``: the evaluator that calls the function."""
         super().__init__(world, host.modules.library, host.path)
         self.modules = host.modules
+        self.custom: frozenset[object] = (
+            host.custom if isinstance(host, TracingHost) else frozenset()
+        )
+        """Functions that are being traced with a gradient of their own."""
 
     def operate(
         self, operator: ast.BinaryOperator, a: object, b: object, span: Span,
@@ -111,11 +118,106 @@ class TracingHost(Host):
         return super().builtin_call(function, arguments, scope)
 
     def launched(
+        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object],
+        span: Span,
+    ) -> object:  # fmt: skip
+        self.world.builder.span = span
+        declaration = kernel.declaration
+        rule = self._rule_of(declaration, arguments)
+        if rule is None:
+            found = self._as_function(kernel, arguments, constants)
+            return self._call_of(kernel, arguments, constants) if found is None else found
+        names = [p.name for p in declaration.parameters]
+
+        def run(world: GraphWorld, values: dict[str, object]) -> object:
+            inside = TracingHost(world, self)
+            world.builder.span = span
+            return inside._call_of(kernel, tuple(values[n] for n in names), constants)
+
+        values = dict(zip(names, arguments, strict=True))
+        return self._with_rule(declaration, values, run, rule, span, True)
+
+    def _call_of(
         self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]
     ) -> object:
         effects = self.modules.library.effects
         reference, groups = kernel.reference, kernel.groups
         return launched(self.world, effects, reference, arguments, constants, groups)
+
+    def run_function(
+        self, function: HostFunction, values: dict[str, object], call: ast.Call
+    ) -> object:
+        rule = self._rule_of(function.declaration, tuple(values.values()))
+        if rule is None:
+            return super().run_function(function, values, call)
+        names = [p.name for p in function.declaration.parameters]
+        others = {n: v for n, v in values.items() if n not in names}
+
+        def run(world: GraphWorld, own: dict[str, object]) -> object:
+            inside = TracingHost(world, self)
+            inside.custom = self.custom | {function.declaration}
+            return inside.run_function(function, {**others, **own}, call)
+
+        own = {n: values[n] for n in names}
+        return self._with_rule(function.declaration, own, run, rule, call.span, False)
+
+    def _rule_of(self, declaration: object, arguments: tuple[object, ...]) -> HostFunction | None:
+        """The gradient that the program gives for a function, where it may be asked for."""
+        wanted = self.world.differentiates and declaration not in self.custom
+        if not wanted or not any(map(self.world.is_own, arguments)):
+            return None
+        return self.modules.gradient_of(declaration)
+
+    def _with_rule(
+        self, declaration: ast.FunctionDef | ast.Lambda, values: dict[str, object], run: Run,
+        rule: HostFunction, span: Span, is_kernel: bool,
+    ) -> object:  # fmt: skip
+        def run_rule(world: GraphWorld, given: dict[str, object]) -> object:
+            inside = TracingHost(world, self)
+            # What the gradient itself calls of the function has no gradient of its own.
+            inside.custom = self.custom | {declaration}
+            return inside.run_function(rule, given, ast.Call(span, ast.Name(span, rule.name), ()))
+
+        name = declaration.name if isinstance(declaration, ast.FunctionDef) else "a function"
+        one = CustomGradient(self.world, name, values, run, rule, run_rule, span, is_kernel)
+        return one.result()
+
+    def _as_function(
+        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]
+    ) -> object:
+        """What a tile kernel of whole arrays gives, where its gradient may be asked for: its body
+        as that of a plain function. None of other kernels."""
+        own = any(map(self.world.is_own, arguments))
+        if not own or not self.world.differentiates or kernel.level != "tile":
+            return None
+        declaration = kernel.declaration
+        plain = replace(
+            declaration, decorators=(), returns=None,
+            body=tuple(s for s in declaration.body if not directive_of(s)),
+        )  # fmt: skip
+        function = HostFunction(plain, kernel.scope)
+        names = [p.name for p in declaration.parameters]
+        values = {**constants, **dict(zip(names, arguments, strict=True))}
+        span = declaration.name_span
+        call = ast.Call(span, ast.Name(span, declaration.name), ())
+        try:
+            bind_sizes(self.world, self.value, function, values, span)
+            found = super().run_function(function, values, call)
+        except HostFault:
+            return None
+        wanted = self._types_of(kernel, arguments, constants)
+        made = leaves(found, is_value)
+        return found if [cast("GraphArray", v).type for v in made] == wanted else None
+
+    def _types_of(
+        self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]
+    ) -> list[TensorType] | None:
+        """The types of what a kernel returns; None of one that writes."""
+        given = [type_of(self.world, a) for a in arguments]
+        effects = self.modules.library.effects(kernel.reference, given, constants, kernel.groups)
+        if effects is None or effects.writes:
+            return None
+        return [TensorType(dtype, shape) for dtype, shape in effects.results]
 
     def _in_memory(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
         """What is made of known numbers by stores, in the world that runs."""
@@ -180,37 +282,6 @@ _OF_THE_WORLD = (
 """What the evaluator says by methods of its world."""
 
 
-def leaves(value: object, is_leaf: Callable[[object], bool]) -> list[object]:
-    """What stands in a value: itself, or the items of tuples, lists and dicts, in order."""
-    if is_leaf(value):
-        return [value]
-    if isinstance(value, tuple | list):
-        return [x for item in cast("tuple[object, ...]", value) for x in leaves(item, is_leaf)]
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).values()
-        return [x for item in items for x in leaves(item, is_leaf)]
-    return []
-
-
-def rebuilt(value: object, is_leaf: Callable[[object], bool], leaf: Leaf) -> object:
-    """A value with others in the place of its leaves; all else stays."""
-    if is_leaf(value):
-        return leaf(value)
-    if isinstance(value, tuple):
-        return tuple(rebuilt(v, is_leaf, leaf) for v in cast("tuple[object, ...]", value))
-    if isinstance(value, list):
-        return [rebuilt(v, is_leaf, leaf) for v in cast("list[object]", value)]
-    if isinstance(value, dict):
-        pairs = cast("dict[object, object]", value).items()
-        return {k: rebuilt(v, is_leaf, leaf) for k, v in pairs}
-    return value
-
-
-def is_value(value: object) -> bool:
-    """Whether a graph computes a value."""
-    return isinstance(value, GraphArray | GraphNumber)
-
-
 def traced(
     tracer: TracingHost, function: HostFunction | Derivative, values: dict[str, object],
     call: ast.Call,
@@ -220,13 +291,3 @@ def traced(
         return tracer.modules.library.differentiated(tracer, function, values, call, None)
     with room_for_calls():
         return tracer.run_function(function, values, call)
-
-
-def graph_of(
-    world: GraphWorld, name: str, parameters: list[tuple[str, Value]], result: object
-) -> Operation:
-    """The function of Graph IR. What is captured stands behind the parameters."""
-    given = [*(v for _, v in parameters), *(v for _, v in world.captured)]
-    names = [*(n for n, _ in parameters), *(v.name for _, v in world.captured)]
-    results = [cast("GraphArray", v).value for v in leaves(result, is_value)]
-    return world.builder.function(name, given, results, names)

@@ -67,6 +67,8 @@ class GraphWorld:
         self.floats: DType = F32 if outer is None else outer.floats
         self.builder = GraphBuilder(OPERATORS)
         self.captured: list[tuple[object, Value]] = []
+        self.differentiates = False
+        """Whether gradients may be asked for of what is computed here."""
 
     # --- values ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.calls import CALL
+from tessera_lang.ir.graph.custom import WITH_GRADIENT, gradients_given
 from tessera_lang.ir.graph.operator import NoGradient
 from tessera_lang.ir.graph.operators import OPERATORS, operator_of
 from tessera_lang.source import Span
@@ -19,8 +20,9 @@ from tessera_lang.source import Span
 class GradientError(Exception):
     """A gradient that there is not; ``span``: of the operation that has none."""
 
-    def __init__(self, message: str, span: Span | None = None) -> None:
+    def __init__(self, message: str, span: Span | None = None, helps: tuple[str, ...] = ()) -> None:
         self.span = span
+        self.helps = helps
         super().__init__(message)
 
 
@@ -98,10 +100,13 @@ def _parts(
 ) -> list[tuple[Value, Value | None]]:
     """What an operation hands on to each of its operands. ``cts``: the gradients of its results,
     of which there is one. Raises GradientError."""
+    if operation.name == WITH_GRADIENT:
+        return gradients_given(builder, operation, cts)
     if operation.name == CALL:
         kernel = operation.attributes["kernel"]
-        raise GradientError(f"nothing says what the gradient of the kernel `{kernel}` is",
-                            operation.span)  # fmt: skip
+        message = f"nothing says what the gradient of the kernel `{kernel}` is"
+        helps = (f"write it: a function that is marked `@gradient({kernel})`",)
+        raise GradientError(message, operation.span, helps)
     (ct,) = cts
     assert ct is not None
     row = operator_of(operation)
