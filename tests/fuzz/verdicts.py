@@ -29,6 +29,8 @@ READ = tuple(f"read_{kind}" for kind in (*KINDS[:5], "idioms", "several"))
 """Written afterwards by somebody who knew the language and the suites, and not the checker."""
 LATER = tuple(f"later_{kind}" for kind in (*KINDS[:5], "idioms"))
 """Written when those were judged as they should be."""
+THIRD = tuple(f"third_{kind}" for kind in (*KINDS[:5], "idioms", "several"))
+"""Written when all of those were."""
 Verdict = Literal["error", "warning", "not proved", "checked", "proved"]
 """``checked``: in launches that were run whole (T0416)."""
 _HEAD = re.compile(r"^# (right|wrong)( T\d{4})?( \([^)]*\))?: (.*)$", re.MULTILINE)
@@ -47,7 +49,7 @@ class Case:
 
 
 def cases(*kinds: str) -> Iterator[Case]:
-    for kind in kinds or (*KINDS, *READ, *LATER):
+    for kind in kinds or (*KINDS, *READ, *LATER, *THIRD):
         path = FOLDER / f"{kind}.tessera"
         if not path.exists():
             continue
@@ -95,7 +97,7 @@ def table(*kinds: str) -> str:
         "| wrong | errors | warnings | not proved | silent |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for kind in kinds or (*KINDS, *READ, *LATER):
+    for kind in kinds or (*KINDS, *READ, *LATER, *THIRD):
         found: list[tuple[bool, Verdict]] = [(c.right, judged(c)[0]) for c in cases(kind)]
 
         def count(

@@ -156,17 +156,23 @@ def _any_for(walk: LaneWalk, target: Target, lower: Form, upper: Form, by: int) 
 
     entry = walk.memory.way()
     logs: list[Log] = []
-    asked = uniform and walk.thorough
-    for one in (_by_residue(space, operation, interval) if asked else []) or [first]:
+
+    def run(one: Form) -> bool:
         walk.memory.log = {}
         walk.memory.join(entry[0])
         walk.mask = before
-        _twice(
+        waited = _twice(
             walk, target, region.arguments[1:],
-            (lambda f=one: begin(f), lambda w, f=one: begin(second(f, w))), region,
+            (lambda: begin(one), lambda w: begin(second(one, w))), region,
         )  # fmt: skip
         logs.append(walk.memory.log)
         del walk.facts[mark:]
+        return waited
+
+    asked = uniform and walk.thorough
+    all_wait = [run(one) for one in (_by_residue(space, operation, interval) if asked else [])]
+    if not all_wait or not all(all_wait):
+        run(first)  # past an iteration that does not wait, one meets more than the next
     walk.memory.join(*logs[:-1])
 
 
@@ -203,8 +209,9 @@ _Begin = tuple[Callable[[], None], Callable[[bool], None]]
 def _twice(
     walk: LaneWalk, target: Target, carried: Sequence[Value], begin: _Begin, region: Region,
     head: Callable[[], None] = lambda: None,
-) -> None:  # fmt: skip
-    """Two iterations after any number of others."""
+) -> bool:  # fmt: skip
+    """Two iterations after any number of others; whether lanes wait for each other in the first,
+    on every way that comes to the second."""
     memory, before = walk.memory, walk.mask
     entry, written = memory.copied_log(), memory.surely_written()
     passed = memory.barriers
@@ -231,6 +238,7 @@ def _twice(
     memory.keep_sure(written)
     memory.barriers = passed
     target.left.append((before, ()))
+    return waited
 
 
 def run_while(walk: LaneWalk, operation: Operation) -> None:
