@@ -6,7 +6,7 @@ Must not know checks of whole files, hosts or backends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tessera_lang.lower.ast_to_graph.derivative import Graphs
 
 T = TypeVar("T")
+SPARE = 64
+"""Instances of a file that no call asks for any more and that are kept: calls are edited back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +119,7 @@ class Instances(Scopes):
         self._graphs: Graphs | None = None
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
+        self._used: dict[tuple[object, ...], None] = {}  # what the last check of a file asked for
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
         self._checks: dict[str, dict[ast.FunctionDef, KnownChecks]] = {}
 
@@ -251,13 +254,12 @@ class Instances(Scopes):
     def is_right_somewhere(self, path: str, function: ast.FunctionDef, tried: Signature) -> bool:
         """Whether a function was found right for some signature with sizes beside the one that was
         tried."""
-        kept = self._instances.get(self.files.spelling(path), {})
         return any(
             known is function and signature != tried
-            and knows_sizes(cast("Signature", signature))
+            and knows_sizes(signature)
             and instance.schedule is not None
             and not has_errors((*instance.diagnostics, *instance.schedule.diagnostics))
-            for (known, signature), (_, instance) in kept.items()
+            for known, signature, _, instance in self.instances_of(path)
         )  # fmt: skip
 
     def instance(self, path: str, name: str, signature: Signature, grid_rank: int = 0) -> Checked:
@@ -277,26 +279,49 @@ class Instances(Scopes):
 
     def seen(self, path: str) -> list[tuple[ast.FunctionDef, Signature]]:
         """What was checked of a file: functions with signatures."""
-        kept = self._instances.get(self.files.spelling(path), {})
-        return [(f, s) for f, s in kept if isinstance(f, ast.FunctionDef)]  # type: ignore[misc]
+        return [(f, s) for f, s, _, _ in self.instances_of(path)]
+
+    def instances_of(self, path: str) -> Iterator[tuple[ast.FunctionDef, Signature, Key, Instance]]:
+        """The instances of a file that the last check asked for, with what they depend on. Those
+        of calls that were edited since are kept, and are no longer part of any answer."""
+        path = self.files.spelling(path)
+        for (function, signature), (key, instance) in self._instances.get(path, {}).items():
+            if (path, function, signature) in self._used:
+                yield cast("ast.FunctionDef", function), cast("Signature", signature), key, instance
+
+    @contextmanager
+    def collecting(self, final: bool) -> Generator[None]:
+        """What is asked for within this is what the last check asked for. If not ``final``, what
+        the check before asked for counts again behind it."""
+        before, self._used = self._used, {}
+        whole = False
+        try:
+            yield
+            whole = final
+        finally:
+            if not whole:
+                self._used = {**before, **self._used}
 
     def has_instance(self, path: str, function: ast.FunctionDef) -> bool:
         """Whether a function was checked for some signature."""
-        return any(
-            known is function for known, _ in self._instances.get(self.files.spelling(path), {})
-        )
+        return any(known is function for known, _, _, _ in self.instances_of(path))
 
     def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
         """Tile IR before the passes of the kernels of a file that checks have lowered, one for
         each instance that has no error."""
-        kept = self._instances.get(self.files.spelling(path), {})
-        tiles = [instance.tile for _, instance in kept.values() if instance.tile is not None]
+        found = (instance.tile for _, _, _, instance in self.instances_of(path))
+        tiles = [tile for tile in found if tile is not None]
         return [(t.program, t.plan) for t in tiles if not has_errors(t.diagnostics)]
 
     def _instance(self, path: str, name: str, signature: Signature) -> Instance:
-        return self._remembered(
-            self._instances, path, name, signature, lambda symbol: self._checked(symbol, signature)
-        )
+        def make(symbol: FunctionSymbol) -> Instance:
+            return self._checked(symbol, signature)
+
+        found = self._remembered(self._instances, path, name, signature, make)
+        path = self.files.spelling(path)
+        declaration = self._function(path, self.scope(path), name).declaration
+        self._used[path, declaration, signature] = None
+        return found
 
     def _checked(self, symbol: FunctionSymbol, signature: Signature) -> Instance:
         self.counts["check"] += 1
@@ -493,7 +518,9 @@ class Instances(Scopes):
         """Drop what is kept for declarations that are gone."""
         now = set(module.functions)
         kept = self._instances.get(path, {})
-        self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
+        unused = [k for k in kept if (path, *k) not in self._used]
+        old = set(unused[:-SPARE])
+        self._instances[path] = {k: v for k, v in kept.items() if k[0] in now and k not in old}
         asked = self._asked.get(path, {})
         self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
         checks = self._checks.get(path, {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
@@ -93,7 +93,7 @@ class Session(Instances):
         path = self.files.spelling(path)
         found: list[Diagnostic] = []
         try:
-            with self.hold():
+            with self.hold(), self.collecting(tests or not self.tests(path)):
                 self._check(path, tuple(signatures), given, found, tests)
         except TesseraError as error:
             found.extend(error.diagnostics)
@@ -345,11 +345,9 @@ class Session(Instances):
                 if typed is not None:
                     _add_with_calls(typed, found)
         # A tile kernel is mostly written without annotations: its calls say what it takes.
-        for (function, _), (key, instance) in self._instances.get(path, {}).items():
+        for function, _, key, instance in self.instances_of(path):
             typed = instance.typed
-            current = isinstance(function, ast.FunctionDef) and key == self._environment.key(
-                function, scope
-            )
+            current = key == self._environment.key(function, scope)
             if current and typed is not None and typed.tile is not None:
                 _add_with_calls(typed, found)
         return list(found)
@@ -407,13 +405,12 @@ class Session(Instances):
         """The tile kernels of a file that checks have lowered, for a machine, one for each
         instance that has no error; of a kernel that is called, only those of its calls and
         signatures. Raises InternalFault."""
-        kept = self._instances.get(self.files.spelling(path), {})
         path = self.files.spelling(path)
         scheduled: dict[object, list[tuple[bool, Instance]]] = {}
-        for (function, signature), (_, instance) in kept.items():
+        for function, signature, _, instance in self.instances_of(path):
             made = instance.schedule
             if made is not None and not has_errors(made.diagnostics):
-                sized = knows_sizes(cast("Signature", signature))
+                sized = knows_sizes(signature)
                 scheduled.setdefault(function, []).append((sized, instance))
         return [
             self._fitting(path, instance, machine, fresh=False)[1]
