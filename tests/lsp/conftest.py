@@ -12,6 +12,8 @@ import pytest_lsp
 from lsprotocol import types as lsp
 from pytest_lsp import ClientServerConfig, LanguageClient
 
+from tests.lsp.published import PUBLISHED
+
 SERVER = [sys.executable, "-m", "tessera_lsp.server.main"]
 _numbers = itertools.count()
 
@@ -23,6 +25,13 @@ async def client(lsp_client: LanguageClient):
     @lsp_client.feature(lsp.CLIENT_REGISTER_CAPABILITY)
     def _(params: lsp.RegistrationParams) -> None:
         """The server asks to hear of files that change."""
+
+    lsp_client.protocol.fm.features.pop(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+
+    @lsp_client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def _(params: lsp.PublishDiagnosticsParams) -> None:
+        lsp_client.diagnostics[params.uri] = params.diagnostics
+        PUBLISHED.append(params)
 
     await lsp_client.initialize_session(
         lsp.InitializeParams(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 from lsprotocol import types as lsp
 from pytest_lsp import LanguageClient
+
+from tests.lsp.published import PUBLISHED, published
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 20
@@ -36,29 +37,25 @@ def twice(v): return v * 2
 """
 
 
-async def published(client: LanguageClient) -> None:
-    what = client.wait_for_notification(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-    await asyncio.wait_for(what, WAIT)
-
-
 async def opened(client: LanguageClient, path: Path, text: str) -> str:
     """Open a text under a path and wait for its diagnostics; gives the URI."""
-    uri = path.as_uri()
+    uri, since = path.as_uri(), len(PUBLISHED)
     client.text_document_did_open(
         lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(uri, "tessera", 1, text))
     )
-    await published(client)
+    await published(uri, since, 1)
     return uri
 
 
 async def changed(client: LanguageClient, uri: str, version: int, text: str) -> None:
+    since = len(PUBLISHED)
     client.text_document_did_change(
         lsp.DidChangeTextDocumentParams(
             lsp.VersionedTextDocumentIdentifier(version, uri),
             [lsp.TextDocumentContentChangeWholeDocument(text)],
         )
     )
-    await published(client)
+    await published(uri, since, version)
 
 
 def checked(file: Path) -> list[tuple[str, str, int, int]]:
@@ -111,9 +108,11 @@ def turned(x: f32[m, n], out: mut f32[n, m]):
 @pytest.mark.asyncio(loop_scope="session")
 async def test_slow_accesses_follow(client: LanguageClient, tmp_path: Path) -> None:
     """Lints come after a rest, as the command line has them."""
+    before = len(PUBLISHED)
     uri = await opened(client, tmp_path / "slow.tessera", SLOW)
-    assert not client.diagnostics[uri]
-    await published(client)
+    at = next(i for i, p in enumerate(PUBLISHED) if i >= before and p.uri == uri)
+    assert not PUBLISHED[at].diagnostics
+    await published(uri, at + 1)
     (found,) = client.diagnostics[uri]
     assert found.code == "P1001"
     assert found.severity == lsp.DiagnosticSeverity.Warning
@@ -213,6 +212,7 @@ async def test_incremental_edits_equal_the_whole_text(
     uri = await opened(client, tmp_path / "astral.tessera", text)
     (d,) = client.diagnostics[uri]
     assert (d.range.start.line, d.range.start.character) == (1, 4)
+    since = len(PUBLISHED)
     client.text_document_did_change(
         lsp.DidChangeTextDocumentParams(
             lsp.VersionedTextDocumentIdentifier(2, uri),
@@ -226,6 +226,6 @@ async def test_incremental_edits_equal_the_whole_text(
             ],
         )
     )
-    await published(client)
+    await published(uri, since, 2)
     (d,) = client.diagnostics[uri]
     assert d.range.start.line == 1
