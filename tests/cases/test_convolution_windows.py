@@ -152,7 +152,7 @@ def test_along_rows(arch: str, n: int) -> None:
 
 @pytest.mark.parametrize("n", [64, 128, 200])
 @pytest.mark.parametrize("c", [64, 96, 128])
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_where_lines_run_along_channels(arch: str, n: int, c: int) -> None:
     x, f = numbers(9, n, c), numbers(10, 3, c, 72)
     y = loaded(CHANNELS_LAST, arch).kernel(x, f, P=5, D=2)

@@ -67,7 +67,7 @@ HELPED = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", EXPRESSIONS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_of_the_dtype_they_meet(source: str, target: str) -> None:
     want = np.asarray(EXPRESSIONS[source]())
     rtol = 1e-6 if want.dtype == f32 else 1e-14

@@ -78,7 +78,7 @@ DTYPES = [np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8]
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_running_extremes(dtype: Any, name: str, target: str) -> None:
     numpy = np.maximum if name == "cummax" else np.minimum
     for shape, axis, reverse in SHAPES if target != "sm_90a" else SHAPES[::2]:

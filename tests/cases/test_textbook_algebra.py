@@ -225,7 +225,7 @@ def given(n: int) -> dict[str, Array]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_values(name: str, target: str) -> None:
     source, numpy = PROGRAMS[name]
     for n in (1, 2, 9, 37):

@@ -178,7 +178,7 @@ PLACES: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_there_is_no_first_of_no_elements(target: str, name: str) -> None:
     """Refused by the launch where it knows, else a fault of the run and 0; never a silent 0."""
     body, said, wanted = PLACES[name]

@@ -89,6 +89,7 @@ def f(x: f32[n]):
                                                                 np.signbit(wanted))  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 128])
 def test_running_sums(target: str, n: int) -> None:
     """B103 scan: triton#2359. In their order, along either axis."""

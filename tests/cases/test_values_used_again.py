@@ -118,6 +118,7 @@ def test_values(name: str, target: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(np.asarray(got), want, rtol=2e-4, atol=room)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", list(WORK))
 def test_each_is_computed_once(name: str) -> None:
     body, results, _, heavy = WORK[name]

@@ -117,7 +117,7 @@ def refusal(call: Callable[[], object]) -> set[str]:
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("beyond", [0, 1])
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_one_limit_whoever_asks(
     name: str, beyond: int, target: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

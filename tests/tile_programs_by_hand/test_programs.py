@@ -83,7 +83,7 @@ def wrong(program: Program, target: str) -> str:
     ("target", "name"),
     [pytest.param(t, n, marks=marks(t, n)) for t in TARGETS for n in PROGRAMS],
 )
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 def test_results(target: str, name: str) -> None:
     assert not wrong(PROGRAMS[name], target)
 

@@ -46,6 +46,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("name", LOOPS)
 def test_neighbours_are_one_access(tmp_path: Path, name: str, small: bool) -> None:

@@ -180,6 +180,7 @@ def k(x: f16[m, 13], w: f16[13, 13], y: mut f32[m, 13]):
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])

@@ -36,6 +36,7 @@ MEASURED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("sizes", "how", "tile", "turned"), MEASURED)
 def test_the_better_way_that_was_measured(
     sizes: tuple[int, int, int], how: str, tile: tuple[int, ...], turned: bool

@@ -91,6 +91,7 @@ def loops(kernel: Operation) -> list[Operation]:
     return [o for o in found if o.holds(DOT)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", FORMS)
 def test_loops_of_each_form(name: str) -> None:
     found = from_source(text(name), SIZES.format(h=4, s=2048, t=2048))

@@ -64,6 +64,7 @@ def operations(text: str, t: str = "bf16") -> list[Any]:
     return [o for p in session.scheduled("k.tessera", "kernel", wanted) for o in p.walk()]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_powers_that_nobody_sees_exactly(form: str) -> None:
     t = "f16" if form == "a factor" else "bf16"
