@@ -61,10 +61,15 @@ if TYPE_CHECKING:
 
     def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any: ...
 
+    def vjp(function: Any, *arguments: Any) -> tuple[Any, Any]: ...
+
+    def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]: ...
+
 
 _RUNTIME_NAMES = frozenset({
     "NoSuchKernel", "TesseraWarning", "compile", "from_device", "fused", "get_num_threads", "grad",
-    "load", "load_built", "set_num_threads", "synchronize", "to_device", "value_and_grad",
+    "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "value_and_grad",
+    "vjp",
 })  # fmt: skip
 _TYPES = frozenset({
     "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
@@ -73,8 +78,8 @@ _TYPES = frozenset({
 __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
     "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
-    "fused", "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
-    "to_device", "value_and_grad",
+    "fused", "get_num_threads", "grad", "jvp", "load", "load_built", "set_num_threads",
+    "synchronize", "to_device", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 

@@ -184,6 +184,8 @@ _FUNCTIONS = {
     "fused": "A function over whole arrays as one graph, whose kernels are fused.",
     "grad": "The gradient of a function, as a function.",
     "value_and_grad": "What a function gives and its gradient, as a function.",
+    "vjp": "What a function gives, and the function of a cotangent that gives the gradients.",
+    "jvp": "What a function gives, and how it changes when its arguments change by tangents.",
     "autotune": "Finds the best configuration of an autotunable function.",
 }
 

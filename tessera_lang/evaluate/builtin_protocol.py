@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.evaluate.modules import Modules
-from tessera_lang.evaluate.value import Scope
+from tessera_lang.evaluate.value import Derivative, Scope
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import World
@@ -27,6 +27,7 @@ class Host(Protocol):
     def iterate(self, value: object, span: Span) -> Iterator[object]: ...
     def value(self, e: ast.Expr, scope: Scope) -> object: ...
     def file(self, name: str, path: str) -> str: ...
+    def arguments_of(self, function: Derivative, arguments: Arguments) -> dict[str, object]: ...
     def profiled(self, arguments: Arguments, path: str) -> None: ...
 
 

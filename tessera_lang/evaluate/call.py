@@ -20,7 +20,7 @@ from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
-from tessera_lang.evaluate.derivatives import fused_of
+from tessera_lang.evaluate.derivatives import fused_of, pulled
 from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
@@ -34,6 +34,7 @@ from tessera_lang.evaluate.value import (
     HostFunction,
     Kernel,
     Method,
+    Pullback,
     Scope,
     Unknown,
     is_unknown,
@@ -109,6 +110,8 @@ class Calls(Expressions):
                     ) from None
             case Derivative():
                 return self.call_value(function, arguments)
+            case Pullback():
+                return pulled(self, function, arguments)
             case Kernel():
                 return self._launch(function, arguments)
             case Method():
@@ -129,6 +132,10 @@ class Calls(Expressions):
         given = Arguments(rest, arguments.values, arguments.keywords)
         values = self.bound(function.innermost, given)
         return self.modules.library.differentiated(self, function, values, call, cotangent)
+
+    def arguments_of(self, function: Derivative, arguments: Arguments) -> dict[str, object]:
+        """The parameters of the function that a derivative is of, by name."""
+        return self.bound(function.innermost, arguments)
 
     def profiled(self, arguments: Arguments, path: str) -> None:
         """``graph.profile(f, ...)``: the function, its arguments, and ``trace=``."""

@@ -1,4 +1,4 @@
-"""``grad``, ``value_and_grad`` and ``fused``: functions of functions.
+"""``grad``, ``value_and_grad``, ``vjp``, ``jvp`` and ``fused``: functions of functions.
 
 Owns how they are asked for. Must not know how a gradient is made (``Library.differentiated``).
 """
@@ -11,8 +11,10 @@ from tessera_lang.evaluate.arguments import Arguments, bind
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault
-from tessera_lang.evaluate.value import Derivative, HostFunction, Unknown
+from tessera_lang.evaluate.value import Derivative, HostFunction, Pullback, Unknown
 from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DType
 
 
 def _derivative(name: str, with_value: bool) -> Function:
@@ -76,6 +78,96 @@ def fused_of(of: object, span: Span) -> Derivative:
     return Derivative(of, (), single=True, with_value=True)
 
 
+def _vjp(host: Host, arguments: Arguments, path: str) -> object:
+    """``value, pull = vjp(f, x, y)``."""
+    of = _function_of("vjp", arguments)
+    if of is None:
+        return Unknown()
+    call = ast.Call(arguments.call.span, arguments.call.function, arguments.call.arguments[1:],
+                    arguments.call.keywords)  # fmt: skip
+    given = Arguments(call, arguments.values[1:], arguments.keywords)
+    fused = Derivative(of, (), single=True, with_value=True)
+    values = host.arguments_of(fused, given)
+    names = [p.name for p in fused.innermost.declaration.parameters][: len(given.values)]
+    if not names or given.keywords:
+        raise fault("T0761", "`vjp` takes a function and its arguments, by position", call.span)
+    places = tuple([_holds_floats(host, values[n]) for n in names])
+    wrt = tuple([n for n, has in zip(names, places, strict=True) if has])
+    if not wrt:
+        raise fault("T0761", f"no argument of `{of.name}` holds floats", call.span)
+    value = host.modules.library.differentiated(host, fused, values, call, None)
+    return value, Pullback(Derivative(of, wrt, False, False), values, places)
+
+
+def pulled(host: Host, function: Pullback, arguments: Arguments) -> object:
+    """The gradients of the arguments of a function, by the gradient of its value."""
+    cotangent = bind(arguments, f"vjp({function.derivative.function.name})", ("cotangent",), 1)
+    found = host.modules.library.differentiated(
+        host, function.derivative, function.values, arguments.call, cotangent["cotangent"]
+    )
+    if isinstance(found, Unknown):
+        return found
+    gradients = iter(cast("tuple[object, ...]", found))
+    return tuple([next(gradients) if has else None for has in function.places])
+
+
+def _jvp(host: Host, arguments: Arguments, path: str) -> object:
+    """``value, tangent = jvp(f, (x, y), (dx, dy))``."""
+    bound = bind(arguments, "jvp", ("f", "primals", "tangents"), 3)
+    of = _function_of("jvp", arguments)
+    if of is None:
+        return Unknown()
+    primals, tangents = (
+        _listed(bound[n], n, arguments.span_of(n, i)) for i, n in ((1, "primals"), (2, "tangents"))
+    )
+    if primals is None or tangents is None:
+        return Unknown()
+    call = ast.Call(arguments.call.span, arguments.call.function, (), ())
+    if len(primals) != len(tangents):
+        raise fault("T0761", f"`jvp` has {len(primals)} primals and {len(tangents)} tangents",
+                    call.span, helps=("give `None` for what does not change",))  # fmt: skip
+    forward = Derivative(of, (), False, with_value=True, forward=True)
+    values = host.arguments_of(forward, Arguments(call, primals, {}))
+    names = [p.name for p in forward.innermost.declaration.parameters]
+    moved = {n: t for n, t in zip(names, tangents, strict=False) if t is not None}
+    forward = Derivative(of, tuple(moved), False, with_value=True, forward=True)
+    given = tuple(moved.values())
+    return host.modules.library.differentiated(host, forward, values, call, given)
+
+
+def _function_of(name: str, arguments: Arguments) -> HostFunction | Derivative | None:
+    """The function that is the first argument; None for one that is not known."""
+    of = arguments.values[0] if arguments.values else arguments.keywords.get("f")
+    if isinstance(of, Unknown):
+        return None
+    if not isinstance(of, HostFunction | Derivative):
+        message = f"`{name}` takes a plain function, not {kind_of(of)}"
+        raise fault("T0761", message, arguments.span_of("f", 0),
+                    helps=("write a plain function of what it computes",))  # fmt: skip
+    return of
+
+
+def _listed(value: object, name: str, span: Span) -> tuple[object, ...] | None:
+    if isinstance(value, Unknown):
+        return None
+    if not isinstance(value, tuple | list):
+        raise fault("T0761", f"`{name}=` of `jvp` is a tuple, not {kind_of(value)}", span,
+                    helps=("one argument is a tuple too: `(x,)`",))  # fmt: skip
+    return tuple(cast("tuple[object, ...]", value))
+
+
+def _holds_floats(host: Host, value: object) -> bool:
+    """Whether an argument, or an array in it, holds floats."""
+    if isinstance(value, tuple | list):
+        return any(_holds_floats(host, v) for v in cast("tuple[object, ...]", value))
+    if isinstance(value, dict):
+        return any(_holds_floats(host, v) for v in cast("dict[object, object]", value).values())
+    if host.world.is_array(value):
+        dtype = host.world.dtype(value)
+        return not isinstance(dtype, DType) or dtype.is_float
+    return isinstance(value, float) or (isinstance(value, Unknown) and value.kind == "float")
+
+
 def _profile(host: Host, arguments: Arguments, path: str) -> object:
     host.profiled(arguments, path)
     return None
@@ -83,5 +175,5 @@ def _profile(host: Host, arguments: Arguments, path: str) -> object:
 
 DERIVATIVES: dict[str, Function] = {
     "grad": _derivative("grad", False), "value_and_grad": _derivative("value_and_grad", True),
-    "fused": _fused, "graph.profile": _profile,
+    "fused": _fused, "vjp": _vjp, "jvp": _jvp, "graph.profile": _profile,
 }  # fmt: skip

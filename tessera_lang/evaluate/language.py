@@ -22,6 +22,8 @@ PLAIN_BUILTINS = (
     "fused",
     "grad",
     "value_and_grad",
+    "vjp",
+    "jvp",
     *PYTHON_BUILTINS,
 )
 LANE_NAMES = (

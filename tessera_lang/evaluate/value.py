@@ -112,17 +112,21 @@ class Deferred:
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivative:
     """``grad(f)``, ``value_and_grad(f)``, and ``fused(f)``, which gives the value alone: ``wrt`` is
-    () there, else the parameters. ``single``: the gradient is given alone, not in a tuple."""
+    () there, else the parameters. ``single``: the gradient is given alone, not in a tuple.
+    ``forward``: of tangents, forward-mode, with the value."""
 
     description: ClassVar[str] = "a function"
     function: HostFunction | Derivative
     wrt: tuple[str, ...]
     single: bool
     with_value: bool
+    forward: bool = False
 
     @property
     def name(self) -> str:
         """As a program would write it."""
+        if self.forward:
+            return f"jvp({self.function.name})"
         word = "grad" if not self.with_value else "value_and_grad" if self.wrt else "fused"
         return f"{word}({self.function.name})"
 
@@ -131,6 +135,17 @@ class Derivative:
         """The function of the program."""
         inner = self.function
         return inner.innermost if isinstance(inner, Derivative) else inner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pullback:
+    """What ``vjp(f, ...)`` gives beside the value: a function of the gradient of the value, which
+    gives those of the arguments. ``places``: for each argument, whether it has one."""
+
+    description: ClassVar[str] = "a function"
+    derivative: Derivative
+    values: dict[str, object]
+    places: tuple[bool, ...]
 
 
 def is_unknown(value: object) -> bool:

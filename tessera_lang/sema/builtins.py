@@ -207,7 +207,9 @@ OP_BUILT = (
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
-HOST_ONLY = ("int", "float", "str", "fused", "grad", "value_and_grad", *PYTHON_BUILTINS)
+HOST_ONLY = (
+    "int", "float", "str", "fused", "grad", "value_and_grad", "vjp", "jvp", *PYTHON_BUILTINS,
+)  # fmt: skip
 """What plain functions have when the host program runs them, and kernels have not."""
 
 NAMESPACES_LATER: dict[str, str] = {

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device",
-    "fused", "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
-    "to_device", "value_and_grad",
+    "fused", "get_num_threads", "grad", "jvp", "load", "load_built", "set_num_threads",
+    "synchronize", "to_device", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 
@@ -117,6 +117,25 @@ def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any
     from tessera_backend.runtime.derivatives import gradient
 
     return gradient(function, wrt, True)
+
+
+@ends_at_the_caller
+def vjp(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    """What a plain function of a module gives, and a function of the gradient of that, which gives
+    a tuple with the gradient of each argument (None of what holds no floats). Raises
+    TesseraError."""
+    from tessera_backend.runtime.derivatives import pulled_back
+
+    return pulled_back(function, arguments)
+
+
+@ends_at_the_caller
+def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """What a plain function of a module gives, and how that changes when its arguments ``primals``
+    change by ``tangents`` (None: they do not). Raises TesseraError."""
+    from tessera_backend.runtime.derivatives import pushed_forward
+
+    return pushed_forward(function, primals, tangents)
 
 
 @ends_at_the_caller

@@ -1,13 +1,16 @@
 """Functions of plain functions, for Python: ``tessera.grad``, ``tessera.value_and_grad``,
-``tessera.fused``.
+``tessera.vjp``, ``tessera.jvp``, ``tessera.fused``.
 
 A gradient is called, recorded and replayed as its function is. Must not know how it is made.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
+from tessera_backend.runtime.arrays import describe
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.functions import Function
 
@@ -48,6 +51,38 @@ class _Gradient(Function):
         return derivative_of(inner, wrt, single, self._with_value, self._word, span)
 
 
+class _Forward(Function):
+    """How what a function gives changes with parameters: of its arguments, and of the changes of
+    the parameters ``wrt`` as ``cotangent=``."""
+
+    def __init__(self, of: Function, wrt: tuple[str, ...]) -> None:
+        of.copy_to(self)
+        self._of = of
+        self._wrt = wrt
+
+    def of_program(
+        self, function: HostFunction | Derivative, span: Span
+    ) -> HostFunction | Derivative:
+        from tessera_lang.evaluate.value import Derivative
+
+        inner = self._of.of_program(function, span)
+        return Derivative(inner, self._wrt, False, with_value=True, forward=True)
+
+
+class Pullback:
+    """The gradients of the arguments of a function, by the gradient of what it gives."""
+
+    def __init__(self, gradient: Any, arguments: tuple[Any, ...], places: tuple[bool, ...]) -> None:
+        self._gradient = gradient
+        self._arguments = arguments
+        self._places = places
+
+    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+        """A gradient for each argument; None of what holds no floats."""
+        made = iter(self._gradient(*self._arguments, cotangent=cotangent))
+        return tuple([next(made) if has else None for has in self._places])
+
+
 class _Fused(Function):
     """A plain function as one graph, to be called from Python."""
 
@@ -75,6 +110,72 @@ class _Fused(Function):
 def fused(of: object) -> Any:
     """A plain function as one graph; see ``api.fused``. Raises TesseraError."""
     return type("Fused", (_Fused,), {})(_function("fused", of))
+
+
+def pulled_back(of: object, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    """What a plain function gives, and its pullback; see ``api.vjp``. Raises TesseraError."""
+    inner = _function("vjp", of)
+    names = _names(inner, len(arguments), "vjp")
+    places = tuple([_holds_floats(a) for a in arguments])
+    wrt = [n for n, has in zip(names, places, strict=True) if has]
+    if not wrt:
+        raise error(diagnostic("T0761", f"no argument of `{inner.__name__}` holds floats"))
+    kept = _kept(inner, ("vjp", *wrt), lambda: gradient(inner, wrt, False))
+    return _kept(inner, ("fused",), lambda: fused(inner))(*arguments), Pullback(
+        kept, arguments, places
+    )
+
+
+def pushed_forward(of: object, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """What a plain function gives, and how it changes; see ``api.jvp``. Raises TesseraError."""
+    inner = _function("jvp", of)
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise error(diagnostic("T0761", f"`{name}=` of `jvp` is a tuple, not {given!r}",
+                                   helps=("one argument is a tuple too: `(x,)`",)))  # fmt: skip
+    if len(primals) != len(tangents):
+        raise error(diagnostic(
+            "T0761", f"`jvp` has {len(primals)} primals and {len(tangents)} tangents",
+            helps=("give `None` for what does not change",),
+        ))  # fmt: skip
+    names = _names(inner, len(primals), "jvp")
+    moved = {n: t for n, t in zip(names, tangents, strict=True) if t is not None}
+    wrt = tuple(moved)
+    forward = _kept(inner, ("jvp", *wrt), lambda: type("Forward", (_Forward,), {})(inner, wrt))
+    return cast("tuple[Any, Any]", forward(*primals, cotangent=tuple(moved.values())))
+
+
+_MADE: WeakKeyDictionary[Function, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
+
+
+def _kept(of: Function, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
+    """What was made of a function, so that its recorded calls are found again."""
+    known = _MADE.setdefault(of, {})
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def _names(of: Function, count: int, word: str) -> list[str]:
+    names = list(of.__signature__.parameters)
+    if count > len(names) or not count:
+        raise error(diagnostic(
+            "T0761", f"`{word}` of `{of.__name__}` with {count} arguments: it has"
+            f" {', '.join(f'`{n}`' for n in names)}",
+        ))  # fmt: skip
+    return names[:count]
+
+
+def _holds_floats(value: Any) -> bool:
+    """Whether an argument, or an array in it, holds floats."""
+    if isinstance(value, tuple | list):
+        return any(map(_holds_floats, cast("tuple[Any, ...]", value)))
+    if isinstance(value, dict):
+        return any(map(_holds_floats, cast("dict[Any, Any]", value).values()))
+    view = describe(value, "argument")
+    if view is not None:
+        return view.dtype.is_float
+    return isinstance(value, float)
 
 
 def _function(word: str, of: object) -> Function:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
+from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.symbolic_world import SymbolicArray, SymbolicWorld
@@ -18,7 +19,7 @@ from tessera_lang.ir.core import Operation, Program, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import hashed
 from tessera_lang.ir.graph.custom import without_gradients
 from tessera_lang.ir.graph.operators import OPERATORS
-from tessera_lang.lower.ast_to_graph.leaves import graph_of, is_value, leaves, rebuilt
+from tessera_lang.lower.ast_to_graph.leaves import graph_of, is_value, leaves, matched, rebuilt
 from tessera_lang.lower.ast_to_graph.tracing import TracingHost, traced
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown, is_double
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
@@ -27,6 +28,7 @@ from tessera_lang.lower.graph_to_kernels.fusion import plan_of
 from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
+from tessera_lang.opt.graph.push_forward import tangent_of
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F64
@@ -160,9 +162,17 @@ def _gradient(
     graphs: Graphs,
 ) -> object:  # fmt: skip
     found = leaves(result, is_value)
-    seeds = _seeds(host, world, derivative, found, call, cotangent)
     wrt = [i for name in derivative.wrt for i in parameters.of.get(name, ())]
     _check_wrt(derivative, parameters, call)
+    if derivative.forward:
+        moved = zip(derivative.wrt, cast("tuple[object, ...]", cotangent), strict=True)
+        tangents = [
+            x for n, t in moved for x in matched(values[n], t, parameters.is_leaf)
+        ]  # fmt: skip
+        return _tangent(host, derivative, parameters, world, result, wrt, call, tangents, graphs)
+    if cotangent is not None:
+        cotangent = tuple(matched(result, cotangent, is_value))
+    seeds = _seeds(host, world, derivative, found, call, cotangent)
     function = graph_of(world, derivative.innermost.name, parameters.named, result)
     shown = [*(found if derivative.with_value else ()), *(parameters.given[i] for i in wrt)]
     numbers: list[NumberKind] = [_number_kind(v) for v in shown]
@@ -179,6 +189,33 @@ def _gradient(
         return value
     given = gradients[0] if derivative.single else gradients
     return (value, given) if derivative.with_value else given
+
+
+def _tangent(
+    host: Host, derivative: Derivative, parameters: _Parameters, world: GraphWorld,
+    result: object, wrt: Sequence[int], call: ast.Call, tangents: Sequence[object],
+    graphs: Graphs,
+) -> object:  # fmt: skip
+    """What a function gives, and how that changes when its parameters change by ``tangents``."""
+    found = leaves(result, is_value)
+    given, mine = _typed(host, world, derivative, tangents, call)
+    wanted = [parameters.named[i][1].tensor_type for i in wrt]
+    if mine != wanted:
+        message = f"the tangents are {_listed(mine)}, and the parameters {_listed(wanted)}"
+        raise fault("T0761", f"`{derivative.name}`: {message}", call.span)
+    function = graph_of(world, derivative.innermost.name, parameters.named, result)
+    moving = [v for v in found if cast("GraphArray", v).type.dtype.is_float]
+    numbers: list[NumberKind] = [_number_kind(v) for v in (*found, *moving)]
+    inputs = [*parameters.given, *(outer for outer, _ in world.captured), *given]
+    keeps = keeps_gradients(host.world)
+    made = _differentiated(graphs, function, tuple(wrt), True, True, keeps, inputs, call,
+                           forward=True)  # fmt: skip
+    values = iter(execute(host, made, inputs, numbers, graphs.watch))
+    value = rebuilt(result, is_value, lambda _: next(values))
+    return value, rebuilt(
+        result, is_value,
+        lambda v: next(values) if cast("GraphArray", v).type.dtype.is_float else None,
+    )  # fmt: skip
 
 
 def keeps_gradients(world: object) -> bool:
@@ -216,10 +253,8 @@ def _seeds(
         raise fault("T0761", f"`{name}` gives {gives}, and a gradient is one of a number",
                     call.span, helps=("give `cotangent=`, the gradient of what it gives",
                                       "give a number: `op.sum(y)`, `op.mean(y)`"))  # fmt: skip
-    given = leaves(cotangent, lambda v: host.world.is_array(v) or isinstance(v, float | Unknown))
-    if any(isinstance(v, Unknown) for v in given):
-        raise NotKnown
-    mine = [TensorType(F64, ()) if is_number(v) else world.type_of(v) for v in given]
+    parts = cast("tuple[object, ...]", cotangent)
+    given, mine = _typed(host, world, derivative, parts, call)
     if mine != types:
         raise fault(
             "T0761", f"`cotangent=` is {_listed(mine)}, and `{name}` gives {_listed(types)}",
@@ -228,24 +263,41 @@ def _seeds(
     return given
 
 
+def _typed(
+    host: Host, world: GraphWorld, derivative: Derivative, parts: Sequence[object], call: ast.Call
+) -> tuple[list[object], list[TensorType]]:
+    """Cotangents or tangents, and their types. Raises HostFault, NotKnown."""
+    given = [float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in parts]
+    if any(isinstance(v, Unknown) for v in given):
+        raise NotKnown
+    for v in given:
+        if not (host.world.is_array(v) or is_number(v)):
+            message = f"`{derivative.name}` takes arrays and floats here, not {kind_of(v)}"
+            raise fault("T0761", message, call.span)
+    return given, [TensorType(F64, ()) if is_number(v) else world.type_of(v) for v in given]
+
+
 def _listed(types: list[TensorType]) -> str:
     return " and ".join(map(str, types)) or "nothing"
 
 
 def _differentiated(
     graphs: Graphs, function: Operation, wrt: tuple[int, ...], with_results: bool, seeded: bool,
-    keeps: bool, inputs: Sequence[object], call: ast.Call,
+    keeps: bool, inputs: Sequence[object], call: ast.Call, forward: bool = False,
 ) -> Differentiated:  # fmt: skip
     """The gradient of a graph by the parameters of these numbers. ``keeps``: gradients that the
-    program gives, for a gradient of this one. Raises HostFault."""
+    program gives, for a gradient of this one. ``forward``: the tangents instead. Raises
+    HostFault."""
     floats = tuple(isinstance(v, float) for v in inputs)
-    key = graph_key(function), wrt, with_results, seeded, keeps, floats
+    key = graph_key(function), wrt, with_results, seeded, keeps, forward, floats
     if key in graphs.known:
         return graphs.known[key]
     (function,) = graphs.prepare(Program("graph", (function,))).operations
     made = function
     try:
-        if wrt:
+        if forward:
+            made = tangent_of(function, wrt)
+        elif wrt:
             made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
     except GradientError as error:
         raise fault("T0761", str(error), error.span or call.span,

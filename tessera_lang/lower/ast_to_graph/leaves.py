@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
+from tessera_lang.target.host_world import WorldFault
 
 Leaf = Callable[[object], object]
 
@@ -40,6 +42,40 @@ def rebuilt(value: object, is_leaf: Callable[[object], bool], leaf: Leaf) -> obj
         pairs = cast("dict[object, object]", value).items()
         return {k: rebuilt(v, is_leaf, leaf) for k, v in pairs}
     return value
+
+
+def matched(like: object, value: object, is_leaf: Callable[[object], bool]) -> list[object]:
+    """What stands in a value where leaves of another one stand, which has the same form. Raises
+    WorldFault."""
+    if is_leaf(like):
+        return [value]
+    if isinstance(like, tuple | list):
+        items = cast("tuple[object, ...]", like)
+        others = cast("tuple[object, ...]", value) if isinstance(value, tuple | list) else ()
+        if len(items) != len(others):
+            raise _other_form(items, cast("object", value))
+        pairs = zip(items, others, strict=True)
+        return [x for a, b in pairs for x in matched(a, b, is_leaf)]
+    if isinstance(like, dict):
+        known = cast("dict[object, object]", like)
+        given = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+        if known.keys() != given.keys():
+            raise _other_form(known, cast("object", value))
+        return [x for k in known for x in matched(known[k], given[k], is_leaf)]
+    return []
+
+
+def _other_form(like: object, value: object) -> WorldFault:
+    return WorldFault(f"{_form(like)} is needed, not {_form(value)}", code="T0761")
+
+
+def _form(value: object) -> str:
+    if isinstance(value, tuple | list):
+        word = "tuple" if isinstance(value, tuple) else "list"
+        return f"a {word} of {len(cast('tuple[object, ...]', value))}"
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(map(repr, cast('dict[object, object]', value)))}"
+    return kind_of(value)
 
 
 def is_value(value: object) -> bool:

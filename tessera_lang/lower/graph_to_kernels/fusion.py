@@ -228,7 +228,7 @@ class _Planner:
         leaves = self._leaves(firsts)
         narrow = any(map(self._is_of_narrow, firsts.values()))
         for _ in range(len(self.made) + 1):
-            kernel = StreamKernel(self._terms(leaves | cuts), rows, steps, narrow)
+            kernel = StreamKernel(self._terms(leaves | cuts), rows, steps, narrow, self.numbers)
             try:
                 parts = {v: kernel.wide(kernel.part(v, w, "after")) for v, w in windows.items()}
             except CutError as cut:
@@ -401,7 +401,7 @@ class _Planner:
         cuts = set[Value]()
         leaves = {v for v in self.needed if v not in values and v not in self.of_rows}
         for _ in range(len(self.made) + 1):
-            kernel = StreamKernel(self._terms(leaves | cuts, length), rows, 0, narrow=False)
+            kernel = StreamKernel(self._terms(leaves | cuts, length), rows, 0, False, self.numbers)
             try:
                 parts = {v: kernel.wide(kernel.part(v, w, "loop")) for v, w in windows.items()}
             except CutError as cut:

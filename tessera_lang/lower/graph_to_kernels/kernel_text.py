@@ -28,7 +28,8 @@ class KernelText:
         k = self.kernel
         parameters = ", ".join(
             f"{k.names[v]}: {v.tensor_type.dtype}[{', '.join(map(k.size, sizes_of(v)))}]"
-            if v.tensor_type.rank else f"{k.names[v]}: {v.tensor_type.dtype}[]"
+            if v.tensor_type.rank
+            else f"{k.names[v]}: {v.tensor_type.dtype}{'' if v in k.numbers else '[]'}"
             for v in k.arguments
         )  # fmt: skip
         loops = [(w.index, k.size(n), "1") for w, n in zip(self.windows, self.sizes, strict=True)

@@ -12,7 +12,7 @@ Owns the text of such a kernel. Must not know which values are fused, nor why.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, cast
 
 from tessera_lang.evaluate.arithmetic import round_float
@@ -72,12 +72,13 @@ class StreamKernel:
     along the rows and along the stream; ``narrow``: whether products take what is computed in 16
     bits. ``products``: those of which tiles are computed, with the parts and the operations;
     ``sums``: reductions along the stream; ``reduced``: what each reduces, and the
-    term that changes nothing."""
+    term that changes nothing; ``numbers``: parameters of the graph that are numbers."""
 
     terms: Terms
     rows: int
     steps: int
     narrow: bool
+    numbers: Collection[Value]
     arguments: list[Value] = field(default_factory=list[Value])
     before: list[str] = field(default_factory=list[str])
     body: list[str] = field(default_factory=list[str])
@@ -151,6 +152,8 @@ class StreamKernel:
             self.arguments.append(value)
         name, dtype = self.names[value], value.tensor_type.dtype
         text = f"{name}[{', '.join(w.index for w in windows)}]" if windows else f"{name}[()]"
+        if value in self.numbers:
+            text = name
         return _turned(text, windows, dtype)
 
     def _number(self, operation: Operation) -> Part:

@@ -37,17 +37,15 @@ def gradient_of(
     """
     (body,) = function.regions
     builder = GraphBuilder(OPERATORS)
-    new, tape = _replayed(builder, body)
+    new, tape = replayed(builder, body)
     results = [new[v] for v in body.terminator.operands]
     seeds = _seeds(builder, body.terminator.operands, seeded)
     sources = [body.arguments[i] for i in wrt]
-    for source in sources:
-        if not source.tensor_type.dtype.is_float:
-            raise GradientError(f"there is no gradient of {source.tensor_type}: it holds no floats")
+    check_sources(sources)
     begun: dict[Value, Value] = {}
     for result, seed in zip(results, seeds, strict=True):
         begun[result] = builder.add(begun[result], seed) if result in begun else seed
-    found = _pulled_back(builder, tape, begun, sources)
+    found = pulled_back(builder, tape, begun, sources)
     gradients = [found[s] if s in found else builder.zeros(s) for s in sources]
     extra = tuple(seeds) if seeded else ()
     names = (*function.strings("parameters"), *(f"d{i}" for i in range(len(extra))))
@@ -56,7 +54,14 @@ def gradient_of(
     return builder.function(name, (*body.arguments, *extra), (*given, *gradients), names)
 
 
-def _replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], list[Operation]]:
+def check_sources(sources: Sequence[Value]) -> None:
+    """Raises GradientError for what holds no floats."""
+    for source in sources:
+        if not source.tensor_type.dtype.is_float:
+            raise GradientError(f"there is no gradient of {source.tensor_type}: it holds no floats")
+
+
+def replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], list[Operation]]:
     """The function itself, built again: what its values are called there, and its operations."""
     new: dict[Value, Value] = {v: v for v in body.arguments}
     for operation in body.operations[:-1]:
@@ -73,7 +78,7 @@ def _seeds(builder: GraphBuilder, results: Sequence[Value], seeded: bool) -> lis
     return [builder.like(result, 1.0)]
 
 
-def _pulled_back(
+def pulled_back(
     builder: GraphBuilder, tape: Sequence[Operation], seeds: Mapping[Value, Value],
     sources: Sequence[Value],
 ) -> dict[Value, Value]:  # fmt: skip
@@ -88,14 +93,14 @@ def _pulled_back(
         if all(ct is None for ct in cts):
             continue
         builder.span = operation.span
-        for operand, part in _parts(builder, operation, cts):
+        for operand, part in parts_of(builder, operation, cts):
             if part is not None and operand in active:
                 before = gradients.get(operand)
                 gradients[operand] = part if before is None else builder.add(before, part)
     return gradients
 
 
-def _parts(
+def parts_of(
     builder: GraphBuilder, operation: Operation, cts: Sequence[Value | None]
 ) -> list[tuple[Value, Value | None]]:
     """What an operation hands on to each of its operands. ``cts``: the gradients of its results,

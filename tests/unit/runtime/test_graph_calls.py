@@ -92,3 +92,15 @@ def test_a_warning_names_the_line_that_somebody_wrote(m: Any, tmp_path: Any) -> 
     assert "the kernel of this line runs in one group" in text
     assert "op.mean(op.tanh(x @ w) ** 2)" in text
     assert "another" not in text
+
+
+def test_numbers_in_kernels_of_rows_and_loops() -> None:
+    """A number of the call is no array, wherever a kernel reads it."""
+    m = tessera.compile(
+        "def rows(x, s): return op.softmax(x * s, axis=1) + s\n"
+        "def loop(q, k, s): return op.softmax(q @ k.T * s, axis=1) @ k\n", target="cpu",
+    )  # fmt: skip
+    x: Any = np.random.default_rng(5).standard_normal((9, 6))
+    for s in (0.5, -1.5):
+        allclose(tessera.fused(m.rows)(x, s), m.rows(x, s), rtol=1e-12)
+        allclose(tessera.fused(m.loop)(x, x[:5], s), m.loop(x, x[:5], s), rtol=1e-12)

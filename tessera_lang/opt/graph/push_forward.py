@@ -1,0 +1,65 @@
+"""Forward-mode differentiation, a rewrite of Graph IR.
+
+The gradient of each operator is linear in the gradient of its result, and its transpose is what the
+operator does to tangents: so there is one rule for both modes. Owns the transposes. Must not know
+the rules, nor how a function is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.custom import floats
+from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.opt.graph.dead_code import without_unused
+from tessera_lang.opt.graph.differentiate import (
+    check_sources,
+    parts_of,
+    pulled_back,
+    replayed,
+)
+
+
+def tangent_of(function: Operation, wrt: Sequence[int]) -> Operation:
+    """The function that gives the results of ``function``, and behind them how those that are
+    floats change when the parameters of ``wrt`` (their numbers) change by further parameters, of
+    their types. Raises GradientError."""
+    (body,) = function.regions
+    builder = GraphBuilder(OPERATORS)
+    new, tape = replayed(builder, body)
+    sources = [body.arguments[i] for i in wrt]
+    check_sources(sources)
+    given = [Value(v.type, f"d{v.name}") for v in sources]
+    tangents = dict(zip(sources, given, strict=True))
+    for operation in tape:
+        if tangents.keys().isdisjoint(operation.operands):
+            continue
+        builder.span = operation.span
+        for result in floats(operation.results):
+            moved = _pushed(builder, operation, result, tangents)
+            if moved is not None:
+                tangents[result] = moved
+    results = [new[v] for v in body.terminator.operands]
+    moved = [tangents.get(v) or builder.zeros(v) for v in floats(results)]
+    names = (*function.strings("parameters"), *(v.name for v in given))
+    name = f"{function.attributes['sym_name']}_tangent"
+    made = builder.function(name, (*body.arguments, *given), (*results, *moved), names)
+    return without_unused(made)
+
+
+def _pushed(
+    builder: GraphBuilder, operation: Operation, result: Value, tangents: Mapping[Value, Value]
+) -> Value | None:
+    """How a result changes when operands do; None where it does not."""
+    slope = Value(result.type)  # the gradient of the result, of which there is the transpose alone
+    begun = len(builder.operations)
+    cts = [slope if v is result else None for v in operation.results]
+    seeds: dict[Value, Value] = {}
+    for operand, part in parts_of(builder, operation, cts):
+        if part is not None and operand in tangents:
+            moved = tangents[operand]
+            seeds[part] = builder.add(seeds[part], moved) if part in seeds else moved
+    tape = builder.operations[begun:]
+    return pulled_back(builder, tape, seeds, [slope]).get(slope)
