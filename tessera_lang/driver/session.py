@@ -30,6 +30,7 @@ from tessera_lang.driver.signatures import (
     read_signature,
     with_sizes,
 )  # fmt: skip
+from tessera_lang.driver.size_examples import whatever_sizes
 from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
@@ -151,6 +152,8 @@ class Session(Instances):
                         doubtful.append(judged)
                     else:
                         found.extend(judged)
+            with self._costing(function.name_span, found):
+                found.extend(self._of_open_sizes(path, function))
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
         tests_of_file = self.tests(path)
         found.extend(self._check_host(path, given, found, tests_of_file if tests else ()))
@@ -162,6 +165,13 @@ class Session(Instances):
         kept = self._structures.get(path, {})
         now = set(parsed.module.functions)
         self._structures[path] = {f: v for f, v in kept.items() if f in now}
+
+    def _of_open_sizes(self, path: str, function: ast.FunctionDef) -> tuple[Diagnostic, ...]:
+        """What calls of a tile kernel are told whatever the sizes are that its head leaves open."""
+        own = signature_of_annotations(function, self.scope(path))
+        if own is None or self.completed(path, function, own) is not None:
+            return ()
+        return whatever_sizes(path, function, own, self.completed, self._with_refusals)
 
     def sizes_that_build_needs(
         self, path: str, signatures: tuple[str, ...]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.driver.signatures import BadSignature, complete_signature
+from tessera_lang.driver.size_examples import whatever_sizes
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
@@ -125,12 +126,14 @@ class Launches:
         if given is None:
             return None
         try:
-            signature = self._complete(
-                kernel.path, function, complete_signature(function, scope, given)
-            )
+            said = complete_signature(function, scope, given)
+            signature = self._complete(kernel.path, function, said)
         except BadSignature as error:
             raise TesseraError(error.diagnostics) from None
         if signature is None:
+            always = whatever_sizes(kernel.path, function, said, self._complete, self._check)
+            if any(d.severity == "error" for d in always):
+                raise TesseraError(always)
             return None
         rank = len(groups) if groups is not None else 0
         typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature, rank)
