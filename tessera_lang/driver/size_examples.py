@@ -6,7 +6,6 @@ Owns which sizes are tried, and which faults depend on them. Must not know how a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
@@ -16,14 +15,15 @@ from tessera_lang.sema.side_tables import Signature, TensorArgument
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.syntax import ast
 
-if TYPE_CHECKING:
-    from tessera_lang.driver.static_launch_checks import Check, Complete
-
 _EQUAL = (128, 16, 1024)
 """Numbers of which one is taken for every name of a size."""
 _DIFFERENT = 96, 16
 """The first of different numbers, and how far they lie apart."""
 
+Complete = Callable[[str, ast.FunctionDef, Signature], Signature | None]
+"""A signature with the facts its kernel is compiled for; None where one is not known."""
+Check = Callable[[str, str, Signature, int], tuple[object, object, tuple[Diagnostic, ...]]]
+"""The check of one instance, of which the diagnostics count."""
 Judge = Callable[[Signature], tuple[Diagnostic, ...] | None]
 """What a call with these sizes is told; None where too little is known."""
 

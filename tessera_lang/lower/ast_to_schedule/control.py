@@ -13,10 +13,11 @@ from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower.ast_to_schedule import carried_arrays, early_exits, if_conversion
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
-from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
+from tessera_lang.lower.ast_to_schedule.liveness import assigned
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.subscripts import number
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node
+from tessera_lang.lower.ast_to_schedule.values_before_writes import save_before, will_write
 from tessera_lang.lower.ast_to_tile import operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, flatten, rebuild, zero
 from tessera_lang.lower.ast_to_tile.control import closed
@@ -193,16 +194,19 @@ def _branch(
     changed = [
         x for x in candidates if not if_conversion.is_whole(s.tiles.get(x)) and _begin(s, x, span)
     ]
-    before = snapshot(s)
+    save_before(s, sides[0] + sides[1], span, live)
+    before, writes = snapshot(s), dict(s.writes)
     with s.b.region() as first:
         block(s, sides[0])
         _settle(s, changed, span)
-    then = snapshot(s)
+    then, written = snapshot(s), s.writes
     restore(s, before)
+    s.writes = dict(writes)
     with s.b.region() as second:
         block(s, sides[1])
         _settle(s, changed, span)
     other = snapshot(s)
+    s.joined_writes(writes, written)
     chosen = if_conversion.chosen(candidates, before.tiles, then.tiles, other.tiles)
     if chosen:
         if_conversion.bring_out(s, (first, second), span)
@@ -274,6 +278,7 @@ def loop(s: State, node: ast.For, block: Block) -> None:
         node.iterable, ast.Call) else None  # fmt: skip
     assert isinstance(node.iterable, ast.Call)
     around = dict(s.carried)
+    save_before(s, node.body, node.span, _needed(s, node))
     if symbol == Builtin("op.tile_range"):
         s.tile_loops += 1
         _tile_range(s, node, node.iterable, block)
@@ -381,14 +386,6 @@ def _attempts(
             s.private.forget(arrays)
 
 
-def _will_write(s: State, body: tuple[ast.Stmt, ...]) -> None:
-    """What a loop writes is no longer what it was before it, from its first iteration on."""
-    for target in stored(s.typed, body):
-        view = s.array(target)
-        if view is not None:
-            s.wrote(view, target.span)
-
-
 def _changed(
     s: State, locals_: Sequence[Local], start: Mapping[Local, tuple[Axis, ...]]
 ) -> frozenset[Local]:
@@ -414,7 +411,7 @@ def _emit(
     leaving = early_exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
     locals_ = (*_carried(s, node, variables), *_over(s, leaving))
     own = [x for x in variables if x in locals_]
-    _will_write(s, node.body)
+    will_write(s, node.body)
     b = s.b
 
     def attempt(loose: frozenset[Local]) -> frozenset[Local]:
@@ -488,6 +485,7 @@ def while_loop(s: State, node: ast.While, block: Block) -> None:
     if s.typed.constants.get(node.test) is False:
         return
     around = dict(s.carried)
+    save_before(s, node.body, node.span, _needed(s, node))
     _while(s, node, _carried(s, node, ()), lambda: truth(s, node.test), None, block)
     s.carried = around
 
@@ -547,7 +545,7 @@ def _while(
 ) -> None:  # fmt: skip
     """A loop that goes on while ``test`` holds and nothing has left it."""
     b = s.b
-    _will_write(s, node.body)
+    will_write(s, node.body)
     leaving = early_exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
     locals_ = (*locals_, *_over(s, leaving))
 

@@ -164,7 +164,7 @@ def _name(s: State, e: ast.Name) -> Node:
     if isinstance(symbol, Local):
         if symbol in s.tiles:
             return _as_it_is_now(s, symbol, e)
-        value = s.low.frame.variables.get(symbol)
+        value = s.low.frame.variables.get(symbol, s.own.get(symbol))
         if isinstance(value, Value) and isinstance(value.type, ViewType):
             return subscripts.array(s, value, e.span, s.typed.coercions.get(e))
         if isinstance(value, Value) and isinstance(value.type, DType):

@@ -194,10 +194,10 @@ def stored(typed: TypedFunction, statements: Sequence[ast.Stmt]) -> tuple[ast.Ex
     """Arrays that these statements write into, or functions they call: what names them."""
     found: list[ast.Expr] = []
     for n in nodes(tuple(statements)):
-        if isinstance(n, ast.Assign | ast.AugmentedAssign) and isinstance(n.target, ast.Subscript):
-            value = n.target.value
-            if isinstance(typed.types.get(value), Tensor):
-                found.append(value)
+        if isinstance(n, ast.Assign | ast.AugmentedAssign):
+            several = n.target.items if isinstance(n.target, ast.TupleExpr) else (n.target,)
+            places = [t.value for t in several if isinstance(t, ast.Subscript)]
+            found += [e for e in places if isinstance(typed.types.get(e), Tensor)]
         elif isinstance(n, ast.Call) and (instance := typed.calls.get(n)) is not None:
             found += _given_to_write(typed, n, instance)
     return tuple(found)

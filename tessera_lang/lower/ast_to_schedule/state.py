@@ -61,6 +61,8 @@ class State:
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
+    own: dict[Local, Value] = field(default_factory=dict[Local, Value])
+    """Arrays that only the kernel sees, also behind the loop or condition that makes them."""
     zeroed: frozenset[int] = frozenset()
     private: ScratchArrays | None = None
     carried: dict[Local, Node] = field(default_factory=dict[Local, Node])
@@ -157,6 +159,14 @@ class State:
         now = self.writes[view]
         self.writes[view] = Write(now.count + 1, span)
 
+    def joined_writes(self, before: dict[Value, Write], other: dict[Value, Write]) -> None:
+        """Behind a condition: what a side of it wrote is what it was on neither side."""
+        for view in {*self.writes, *other}:
+            sides = [w.get(view, Write()) for w in (other, self.writes)]
+            if any(w.count != before.get(view, Write()).count for w in sides):
+                last = max(sides, key=lambda w: w.count)
+                self.writes[view] = Write(last.count + 1, last.span)
+
     def _stale(self, node: Read) -> None:
         """A whole-tensor value is computed where it is used: its arrays must be as they were."""
         view, _ = self.seen.get(node.view, (node.view, ()))
@@ -172,7 +182,10 @@ class State:
                 node.span,
                 "this value is computed where it is used",
                 labels=labels,
-                helps=("use the value in front of the write, or store it into an array there",),
+                helps=(
+                    "use the value in front of the write, or compute it in front of the loop over"
+                    " tiles around it",
+                ),
             )
         )
 
@@ -264,7 +277,7 @@ class State:
         symbol = self.typed.symbols.get(node)
         if not isinstance(symbol, Local):
             return None
-        value = self.low.frame.variables.get(symbol)
+        value = self.low.frame.variables.get(symbol, self.own.get(symbol))
         return value if isinstance(value, Value) else None
 
     def array(self, node: ast.Expr) -> Value | None:

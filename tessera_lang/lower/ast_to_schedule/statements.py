@@ -17,6 +17,7 @@ from tessera_lang.lower.ast_to_schedule import (
     inline,
     node_builders,
     stores,
+    values_before_writes,
 )
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
 from tessera_lang.lower.ast_to_schedule.kept_values import with_kept_values
@@ -198,12 +199,25 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
         ]  # fmt: skip
         made = [s.evaluate(item) for _, item in pairs]
         made = [x if isinstance(x, Value | tuple) else settle(s, x) for x in made]
+        views = [_written(s, t) for t, _ in pairs]
+        for i, part in enumerate(made):  # NumPy computes all of them before it stores one
+            if not isinstance(part, Value | tuple) and values_before_writes.needs_memory(
+                s, part, [v for v in views[:i] if v is not None]
+            ):
+                made[i] = s.keep(part, value.span) or part
         for (t, _), part in zip(pairs, made, strict=True):
             _store_or_bind(s, t, part)
         return
     if isinstance(target, ast.Name) and _makes_array(s, target, value):
         return
     _store_or_bind(s, target, s.evaluate(value))
+
+
+def _written(s: State, target: ast.Expr) -> Value | None:
+    """The array that an assignment stores into."""
+    if isinstance(target, ast.Subscript) and isinstance(s.typed.types.get(target.value), Tensor):
+        return s.array(target.value)
+    return None
 
 
 _MAKERS = ("zeros", "ones", "empty", "full", "copy")
@@ -217,7 +231,7 @@ def _makes_array(s: State, target: ast.Name, value: ast.Expr) -> bool:
         return False
     view = s.result_of.get(symbol)
     if view is None and s.typed.made.get(symbol) is False:
-        view = _private(s, symbol)
+        view = s.own[symbol] = _private(s, symbol)
     if view is None:
         return False
     s.low.frame.variables[symbol] = view

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_builders, subscripts
+from tessera_lang.lower.ast_to_schedule import node_builders, subscripts, values_before_writes
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
 from tessera_lang.lower.ast_to_schedule.kept_values import with_kept_values
@@ -120,6 +120,7 @@ def _write(
     view, wanted = place.view, dtype or place.dtype
     if not view.view_type.mut:
         raise Unsupported(span, f"a store into `{view.name}`, which is not `mut`")
+    (value,) = values_before_writes.save(s, (view,), span, s.later, (value,))
     value = node_builders.cast(s, value, wanted)
     if not place.axes:
         _write_element(s, place, inside, value, emit)

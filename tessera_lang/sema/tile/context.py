@@ -207,6 +207,9 @@ class TileContext(Context):
     outer: frozenset[str] = frozenset()  # loop variables of the caller
     beginnings: frozenset[ast.Name] = frozenset()  # targets whose uses meet none of those before
     several: dict[str, list[Variable]] = field(default_factory=dict[str, "list[Variable]"])
+    made_again: dict[ast.FunctionDef, frozenset[str]] = field(
+        default_factory=dict[ast.FunctionDef, frozenset[str]]
+    )
     stored: dict[ast.FunctionDef, frozenset[str]] = field(
         default_factory=dict[ast.FunctionDef, "frozenset[str]"]
     )  # names that a function stores into, asked at each assignment

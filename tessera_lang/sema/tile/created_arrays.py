@@ -24,6 +24,7 @@ from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
 from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
+from tessera_lang.sema.tile.arrays_made_again import nobody_sees_the_last, only_making
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, value_of_operand
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
@@ -95,9 +96,29 @@ def stored_names(c: TileContext) -> frozenset[str]:
 
 def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
     """Whether an assignment makes an array."""
-    if not (is_maker(c, value) or _is_fresh(c, value)) or not c.reached_once:
+    if not (is_maker(c, value) or _is_fresh(c, value)):
         return False
-    return target.id in result_names(c) or target.id in private_names(c)
+    if c.reached_once and (target.id in result_names(c) or target.id in private_names(c)):
+        return True
+    return not c.in_tile_loop and target.id in names_made_again(c)
+
+
+def names_made_again(c: TileContext) -> frozenset[str]:
+    """Variables that are made in a loop, in a condition or in a function that is called there, and
+    stored into: each round fills the array again."""
+    found = c.made_again.get(c.declaration)
+    if found is None:
+        names: set[str] = set()
+        called_again = any(x.loops or x.branches for x in c.kernel.callers)
+        for name in stored_names(c) - (set[str]() if called_again else _made_once(c)):
+            made = only_making(c, name)
+            values = {t.id: v for t, v in _named_values(made)} if made is not None else {}
+            if made is not None and name in values and (
+                is_maker(c, values[name]) or _is_fresh(c, values[name])
+            ) and nobody_sees_the_last(c, name, made):  # fmt: skip
+                names.add(name)
+        found = c.made_again[c.declaration] = frozenset(names)
+    return found
 
 
 def could_be_array(c: TileContext, name: str) -> bool:
@@ -206,7 +227,7 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         c.typed.symbols[value.function] = symbol
         c.typed.arguments[value] = tuple(bound.get(p) for p in info.parameters)
         c.typed.symbols[target] = v.local
-        c.typed.made[v.local] = target.id in result_names(c)
+        c.typed.made[v.local] = c.reached_once and target.id in result_names(c)
     dtype = dtype_argument(c, bound.get("dtype"))
     if "value" in bound:
         term = c.infer(bound["value"])
@@ -244,7 +265,7 @@ def _make_of_value(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         return
     if c.final:
         c.typed.symbols[target] = v.local
-        c.typed.made[v.local] = target.id in result_names(c)
+        c.typed.made[v.local] = c.reached_once and target.id in result_names(c)
     dims = tuple(a.capacity if a.extent is None else a.extent for a in found.axes)
     shape = known_dims(c, dims, value, "an array that a kernel makes")
     if shape is None:

@@ -24,7 +24,12 @@ from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.created_arrays import known_dims, private_names, result_names
+from tessera_lang.sema.tile.created_arrays import (
+    known_dims,
+    names_made_again,
+    private_names,
+    result_names,
+)
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_tiled,
@@ -142,7 +147,7 @@ def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
     """The result of an inlined function; a buffer is its content."""
     plain: list[Type] = []
     items = value.items if isinstance(value, ast.TupleExpr) else (value,)
-    made = private_names(c)
+    made = private_names(c) | names_made_again(c)
     for e, t in zip(items, terms, strict=True):
         read = isinstance(t, Tile) or (isinstance(e, ast.Name) and e.id in made)
         o = value_of_operand(c, Operand(e, t)) if read else Operand(e, t)
@@ -308,7 +313,7 @@ def _shown(c: TileContext, dim: Dim) -> str:
 
 def unused_variables(c: TileContext) -> None:
     """Values that are computed and never used."""
-    read, made = _read_names(c), private_names(c)
+    read, made = _read_names(c), private_names(c) | names_made_again(c)
     filled = {
         s.target.value.id for s in statements(c.declaration.body)
         if isinstance(s, (ast.Assign, ast.AugmentedAssign)) and isinstance(s.target, ast.Subscript)

@@ -20,6 +20,7 @@ from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.tile import created_arrays, in_place, masked_stores, results
+from tessera_lang.sema.tile.arrays_made_again import is_given_on
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
@@ -29,6 +30,7 @@ from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.shape_tuples import unpacked
 from tessera_lang.sema.tile.stores import WHOLE, augmented, store, whole_store, written_out
+from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.sema.tile.symbolic import (
     dim_of,
     is_worth,
@@ -121,6 +123,8 @@ def _masked(c: TileContext, s: ast.Assign | ast.AugmentedAssign, target: ast.Exp
 def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -> None:
     match target:
         case ast.Name():
+            if isinstance(term, Tensor) and is_given_on(c, value):
+                term = as_tile(c, value, term)
             in_place.note_slice(c, target.id, value, term)
             bind(c, target, value, term)
             variable = c.variables.get(target.id)

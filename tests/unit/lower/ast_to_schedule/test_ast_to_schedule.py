@@ -115,7 +115,8 @@ def test_the_prefetch_of_a_pipeline() -> None:
     [
         ("def f(a: mut f32[n, n]):\n    for i in op.tile_range(2, step=1):\n        a[:] = a @ a\n",
          "T0701"),
-        ("def f(a: mut f32[n], b: mut f32[n]):\n    t = a + 1.0\n    a[:] = b\n    b[:] = t\n",
+        ("def f(a: mut f32[n], b: mut f32[n]):\n    for i in op.tile_range(n, step=4):\n"
+         "        t = a + 1.0\n        a[i:i+4] = b[i:i+4]\n        b[i:i+4] = t[i:i+4]\n",
          "T0702"),
         ("def f(a: f32[n], b: mut f32[n]):\n    for i in op.tile_range(2, step=1):\n"
          "        b[:] = op.cumsum(op.cumsum(a), reverse=True)\n", "T0700"),

@@ -130,9 +130,9 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
                              "return op.zeros((9,), f32)", ["T0601"]),
     "a way without a value": ("x: f32[n], k: i32", ("f32 n", "i32"), "if k > 0:\n    return x",
                               ["T0108"]),
-    "array made in a branch": ("x: f32[n], k: i32", ("f32 n", "i32"),
-                               "if k > 0:\n    y = op.empty((8,), f32)\n    y[:] = x[0:8]\n"
-                               "    return y\nreturn x[0:8]", ["T0609"]),
+    "array made twice": ("x: f32[n], k: i32", ("f32 n", "i32"),
+                         "if k > 0:\n    y = op.empty((8,), f32)\nelse:\n"
+                         "    y = op.zeros((8,), f32)\ny[:] = x[0:8]\nreturn y", ["T0609"]),
     "f-string": (V, VECTORS, 'y[:] = f"{n}"', ["T0118"]),
     "list": (V, VECTORS, "a = [1, 2]\ny[:] = x", ["T0118"]),
     "buffer too small": (V, VECTORS, "a = op.shared((4,), f32)\na[:] = x[0:8]\ny[0:4] = a",
