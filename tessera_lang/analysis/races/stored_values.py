@@ -31,6 +31,8 @@ class Values:
         self._definitions = definitions
         self._arguments = frozenset(arguments)
         self._free: dict[Operation, tuple[Value, ...] | None] = {}
+        self._ids: dict[Operation, tuple[bool, bool]] = {}
+        self._shown: dict[Operation, tuple[tuple[str, str], ...]] = {}
         self._left = 0
 
     def of(self, value: Value, trace: Trace) -> object:
@@ -58,7 +60,10 @@ class Values:
         parts = tuple(id(v) if is_view(v) else self._of(v, trace) for v in operation.operands)
         if operation.name == "tile.cast" and (whole := whole_float(operation, parts[0])):
             return whole
-        shown = tuple(sorted((k, str(v)) for k, v in operation.attributes.items() if k != "site"))
+        shown = self._shown.get(operation)
+        if shown is None:
+            named = ((k, str(v)) for k, v in operation.attributes.items() if k != "site")
+            shown = self._shown[operation] = tuple(sorted(named))
         return operation.name, shown, parts
 
     def _of_control(self, operation: Operation, value: Value, trace: Trace) -> object:
@@ -72,9 +77,12 @@ class Values:
         free = self._free_of(operation)
         if free is None:
             raise _NotKnown
-        lane = trace.lane if operation.holds(LANE_IDS) else -1
-        group = trace.launch.group if operation.holds(GROUP_IDS) else -1
-        return id(value), lane, group, tuple(self._of(v, trace) for v in free)
+        ids = self._ids.get(operation)
+        if ids is None:
+            ids = self._ids[operation] = operation.holds(LANE_IDS), operation.holds(GROUP_IDS)
+        lane = trace.lane if ids[0] else -1
+        group = trace.launch.group if ids[1] else -1
+        return id(value), lane, group, tuple([self._of(v, trace) for v in free])
 
     def _free_of(self, operation: Operation) -> tuple[Value, ...] | None:
         """The values from outside that an operation with regions uses; None where it does more
