@@ -66,3 +66,15 @@ def assignment_counts(body: tuple[ast.Stmt, ...]) -> dict[str, int]:
     for name in assigned(body):
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+def returns(body: tuple[ast.Stmt, ...]) -> bool:
+    """Whether a body has a ``return``, functions inside it left out."""
+    pending = list(body)
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, ast.Return):
+            return True
+        for inner in _inner(statement):
+            pending.extend(inner)
+    return False

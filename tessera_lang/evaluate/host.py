@@ -246,14 +246,22 @@ class Host(Calls):
             )  # fmt: skip
 
     def branch(self, s: ast.If, scope: Scope) -> Outcome:
-        taken = self.truth(self.value(s.test, scope), s.test.span)
+        return self.branch_on(self.value(s.test, scope), s, scope)
+
+    def branch_on(self, condition: object, s: ast.If, scope: Scope) -> Outcome:
+        """A branch whose condition is evaluated."""
+        taken = self.truth(condition, s.test.span)
         return self.block(s.body if taken else s.orelse, scope)
 
     def loop_over(self, s: ast.For, scope: Scope) -> Outcome:
         if isinstance(s.target, ast.Name):
             over = source_text(s.iterable)
             scope.origins[s.target.id] = NamedSlice(f"{over}[i]", over)
-        for item in self.iterate(self.value(s.iterable, scope), s.iterable.span):
+        return self.loop_through(self.value(s.iterable, scope), s, scope)
+
+    def loop_through(self, values: object, s: ast.For, scope: Scope) -> Outcome:
+        """A loop over values that are evaluated."""
+        for item in self.iterate(values, s.iterable.span):
             self.assign(s.target, item, scope)
             outcome = self.block(s.body, scope)
             if outcome is Left.BREAK:

@@ -13,6 +13,7 @@ from typing import cast
 from tessera_lang.ir.core import Attribute, Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, Shape
 from tessera_lang.ir.graph.rules import shape_attribute
+from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
 
@@ -49,6 +50,10 @@ class GraphBuilder:
         self._made[result] = made
         return result
 
+    def another(self) -> GraphBuilder:
+        """One of the same operators that has built nothing."""
+        return GraphBuilder(self._operators)
+
     def row(self, name: str) -> Operator:
         return self._operators[name]
 
@@ -77,10 +82,11 @@ class GraphBuilder:
         attributes: Mapping[str, Attribute], regions: tuple[Region, ...] = (),
     ) -> tuple[Value, ...]:  # fmt: skip
         """The results of an operation that is no operator: it is built once for equal operands."""
-        key = name, tuple(operands), *map(id, regions), *hashed(attributes)
+        key = name, tuple(operands), regions, *hashed(attributes)
         if key not in self._results:
             results = self._results[key] = tuple(map(Value, types))
-            made = Operation(name, tuple(operands), results, attributes, regions, span=self.span)
+            own = tuple(map(copied, regions))
+            made = Operation(name, tuple(operands), results, attributes, own, span=self.span)
             self.operations.append(made)
             self._made.update(dict.fromkeys(results, made))
         return self._results[key]
@@ -236,6 +242,20 @@ def _equal_elements(
         return None
     t = b.row(name).type_of(tuple(v.tensor_type for v in operands), attributes)
     return b.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
+
+
+def copied(region: Region) -> Region:
+    """A region with values of its own, so that one program may have both. It reads its arguments
+    alone."""
+    new = {v: Value(v.type, v.name) for v in region.arguments}
+    operations: list[Operation] = []
+    for o in region.operations:
+        results = tuple(Value(v.type, v.name) for v in o.results)
+        operands = tuple(new[v] for v in o.operands)
+        regions = tuple(map(copied, o.regions))
+        new.update(zip(o.results, results, strict=True))
+        operations.append(replace(o, operands=operands, results=results, regions=regions))
+    return Region(tuple(new[v] for v in region.arguments), tuple(operations))
 
 
 _MOVED = ("broadcast", "reshape", "transpose", "flip", "slice")

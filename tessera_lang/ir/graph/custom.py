@@ -12,6 +12,7 @@ from tessera_lang.ir.core import Operation, Region, TensorType, Value, VerifyErr
 from tessera_lang.ir.graph.builder import RETURN, GraphBuilder
 from tessera_lang.ir.graph.operator import Operator
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
+from tessera_lang.record import replace
 
 WITH_GRADIENT = "graph.with_gradient"
 WITH_GRADIENT_OP = OpDef(
@@ -44,7 +45,7 @@ def gradients_given(
 def without_gradients(function: Operation, operators: Mapping[str, Operator]) -> Operation:
     """A function without gradients that the program gives: what is computed alone."""
     (body,) = function.regions
-    if not any(o.name == WITH_GRADIENT for o in body.operations):
+    if not any(o.name == WITH_GRADIENT for o in body.walk()):
         return function
     builder = GraphBuilder(operators)
     results = _computed(builder, body, body.arguments)
@@ -60,9 +61,19 @@ def _computed(builder: GraphBuilder, region: Region, given: Sequence[Value]) -> 
         if o.name == WITH_GRADIENT:
             made: Sequence[Value] = _computed(builder, o.regions[0], operands)
         else:
-            made = builder.repeated(o, operands)
+            regions = tuple(_region(builder, r) for r in o.regions)
+            made = builder.repeated(replace(o, regions=regions), operands)
         new.update(zip(o.results, made, strict=True))
     return [new[v] for v in region.terminator.operands]
+
+
+def _region(around: GraphBuilder, region: Region) -> Region:
+    """A region of control flow without them."""
+    if not any(o.name == WITH_GRADIENT for o in region.walk()):
+        return region
+    builder = around.another()
+    results = _computed(builder, region, region.arguments)
+    return Region(region.arguments, (*builder.operations, Operation(RETURN, tuple(results))))
 
 
 def check_with_gradient(operation: Operation) -> None:

@@ -17,6 +17,7 @@ from tessera_lang.ir.graph.custom import (
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
 from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
+from tessera_lang.ir.graph.regions import REGION_OPS, check_if, check_while
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 
 OPERATORS: dict[str, Operator] = table(
@@ -30,13 +31,14 @@ GRAPH_OPS: dict[str, OpDef] = {
     ),
     CALL: CALL_OP,
     WITH_GRADIENT: WITH_GRADIENT_OP,
+    **REGION_OPS,
     RETURN: OpDef(RETURN, ("values...",), "graph_return", results=0, effect="exit"),
     **{PREFIX + name: one.definition for name, one in OPERATORS.items()},
 }  # fmt: skip
 
 
 def is_operator(operation: Operation) -> bool:
-    """Whether an operation is an operator of the table, and no call."""
+    """Whether an operation is an operator of the table, and no call or control flow."""
     return operation.name.removeprefix(PREFIX) in OPERATORS
 
 
@@ -78,5 +80,7 @@ GRAPH_RULES = {
     "graph_return": _check_return,
     "graph_call": check_call,
     "graph_with_gradient": check_with_gradient,
+    "graph_if": check_if,
+    "graph_while": check_while,
 }
 """Type rules, by the name that a row gives them."""

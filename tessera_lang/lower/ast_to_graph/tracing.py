@@ -6,6 +6,7 @@ Owns which calls become operators. Must not know what operators mean, or how a g
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 from tessera_grammar.array_function_names import ARRAY_NAMES
@@ -13,9 +14,10 @@ from tessera_grammar.array_function_names import ARRAY_NAMES
 from tessera_lang.evaluate import einsum_expansion as sums
 from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind
+from tessera_lang.evaluate.assigned_names import assigned, returns
 from tessera_lang.evaluate.expansion_texts import DERIVED, text_of
 from tessera_lang.evaluate.fault import HostFault, fault, located
-from tessera_lang.evaluate.host import Host, room_for_calls
+from tessera_lang.evaluate.host import Host, Left, Outcome, Returned, room_for_calls
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
 from tessera_lang.evaluate.one_call_kernels import (
     ONE_CALL_KERNELS,
@@ -31,6 +33,13 @@ from tessera_lang.evaluate.value import (
 )
 from tessera_lang.ir.core import TensorType
 from tessera_lang.lower.ast_to_graph.array_functions import FUNCTIONS_OF_ARRAYS, chosen, product
+from tessera_lang.lower.ast_to_graph.control_flow import (
+    GraphRange,
+    branch,
+    either_of,
+    loop,
+    over_range,
+)
 from tessera_lang.lower.ast_to_graph.custom_gradients import CustomGradient, Run
 from tessera_lang.lower.ast_to_graph.kernel_calls import launched, type_of
 from tessera_lang.lower.ast_to_graph.leaves import is_value, leaves
@@ -41,7 +50,7 @@ from tessera_lang.sema.tile.whole_arrays import directive_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import F32, F64, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, DType
 
 
 class TracingHost(Host):
@@ -94,6 +103,70 @@ class TracingHost(Host):
             return GraphNumber(made.value, made.value.tensor_type.dtype == F64)
         return made
 
+    def branch_on(self, condition: object, s: ast.If, scope: Scope) -> Outcome:
+        if not isinstance(condition, GraphNumber):
+            return super().branch_on(condition, s, scope)
+        names = list(dict.fromkeys(assigned((*s.body, *s.orelse))))
+        return branch(self.world, s, condition, scope, names, partial(self.block, scope=scope))
+
+    def block(self, body: tuple[ast.Stmt, ...], scope: Scope) -> Outcome:
+        """What follows a branch on data that returns is a part of both sides."""
+        for at, s in enumerate(body):
+            if isinstance(s, ast.If) and returns((s,)):
+                condition = self.value(s.test, scope)
+                if isinstance(condition, GraphNumber):
+                    run = partial(self.block, scope=scope)
+                    return branch(self.world, s, condition, scope, (), run, body[at + 1 :])
+                outcome = self.branch_on(condition, s, scope)
+            else:
+                outcome = self.statement(s, scope)
+            if outcome is not None:
+                return outcome
+        return None
+
+    def _chain(self, e: ast.Expr, scope: Scope) -> object:
+        """``and`` and ``or`` of conditions on data: both sides are computed."""
+        chain = cast("ast.BoolOp", e)
+        value: object = None
+        for at, item in enumerate(chain.values):
+            value = self.value(item, scope)
+            if isinstance(value, GraphNumber) and value.type.dtype == BOOL:
+                others = [self.value(x, scope) for x in chain.values[at + 1 :]]
+                if all(isinstance(v, bool | GraphNumber) for v in others):
+                    return either_of(self.world, chain.operator, (value, *others))
+            if self.truth(value, item.span) != (chain.operator == "and"):
+                return value
+        return value
+
+    def _unary(self, e: ast.Expr, scope: Scope) -> object:
+        if cast("ast.Unary", e).operator == "not":
+            value = self.value(cast("ast.Unary", e).operand, scope)
+            if isinstance(value, GraphNumber) and value.type.dtype == BOOL:
+                return GraphNumber(self.world.builder.op("not", value.value), double=False)
+        return super()._unary(e, scope)
+
+    def loop_while(self, s: ast.While, scope: Scope) -> Outcome:
+        """Step by step as long as the condition is known."""
+        while not isinstance(condition := self.value(s.test, scope), GraphNumber):
+            if not self.truth(condition, s.test.span):
+                return None
+            outcome = self.block(s.body, scope)
+            if outcome is Left.BREAK:
+                return None
+            if isinstance(outcome, Returned):
+                return outcome
+        loop(self.world, s, scope, list(assigned(s.body)), partial(self.value, s.test, scope),
+             partial(self.block, s.body, scope))  # fmt: skip
+        return None
+
+    def loop_through(self, values: object, s: ast.For, scope: Scope) -> Outcome:
+        if not isinstance(values, GraphRange):
+            return super().loop_through(values, s, scope)
+        over_range(self.world, s, values, scope, list(assigned(s.body)),
+                   partial(self.operate, span=s.iterable.span), partial(self.block, s.body, scope)
+                   )  # fmt: skip
+        return None
+
     def _of_the_graph(
         self, function: BuiltinFunction, arguments: Arguments, scope: Scope
     ) -> object:
@@ -109,6 +182,11 @@ class TracingHost(Host):
             return self._einsum(arguments)
         if head == "op" and name in DERIVED and function.name not in HOST_NAMES:
             return self._derived(name, arguments)
+        if function.name == "range" and not arguments.keywords and len(arguments.values) < 4:
+            start, stop, step, *_ = (*arguments.values, 1, 1)
+            if len(arguments.values) == 1:
+                start, stop = 0, start
+            return GraphRange(start, stop, step)
         if function.name in ("int", "float", "str"):
             with located(arguments.call.span):
                 return self._as_number(function.name, arguments.values[0])

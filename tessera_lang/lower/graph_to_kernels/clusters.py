@@ -31,7 +31,8 @@ class GraphKernel:
     """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
     it returns, in order. ``origin``: the part of the program that computes the first of them.
     ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop. ``call``: of a
-    kernel of the program, which has no text here; ``arguments`` are its operands then."""
+    kernel of the program, which has no text here; ``arguments`` are its operands then. ``regions``:
+    of control flow, which has no text either."""
 
     source: str
     arguments: tuple[Value | float, ...]
@@ -40,6 +41,7 @@ class GraphKernel:
     operator: str = ""
     tile: tuple[int, ...] = ()
     call: Called | None = None
+    regions: tuple[Planned, ...] = ()
 
     @property
     def path(self) -> str:
@@ -47,6 +49,14 @@ class GraphKernel:
         if self.call is not None:
             return self.call.file
         return f"<graph: {self.source.strip()}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A region as a function, and the kernels that it becomes."""
+
+    function: Operation
+    kernels: tuple[GraphKernel, ...]
 
 
 Shape = tuple[int, ...]

@@ -11,9 +11,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.graph.calls import called
+from tessera_lang.ir.graph.calls import CALL, called
 from tessera_lang.ir.graph.operators import is_operator
-from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, single_kernel, uses_of
+from tessera_lang.ir.graph.regions import function_of
+from tessera_lang.lower.graph_to_kernels.clusters import (
+    GraphKernel,
+    Planned,
+    single_kernel,
+    uses_of,
+)
 from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
 from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
 from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
@@ -124,12 +130,16 @@ class _Planner:
         return Plan(_in_order(self._with_merged_rows()), tuple(self.refusals))
 
     def _call(self, value: Value) -> GraphKernel | None:
-        """The call of a kernel of the program that gives a value; None for other values."""
+        """The call of a kernel of the program, or the control flow, that gives a value; None for
+        other values."""
         operation = self.calls.get(value)
         if operation is None:
             return None
+        call = called(operation) if operation.name == CALL else None
+        functions = map(function_of, operation.regions)
+        regions = tuple(Planned(f, plan_of(f, ()).kernels) for f in functions)
         return GraphKernel("", operation.operands, operation.results, operation.span,
-                           operation.name, call=called(operation))  # fmt: skip
+                           operation.name, call=call, regions=regions)  # fmt: skip
 
     # --- one loop ------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ def plan_text(function: Operation, plan: Plan) -> str:
         lines += [
             "", f"# kernel {number}: reads {_size(_bytes(_arrays(kernel)))}, writes"
             f" {_size(_bytes(kernel.results))}: {results}",
-            kernel.source.strip() or _call_text(kernel),
+            kernel.source.strip() or _call_text(kernel) or _regions_text(kernel),
         ]  # fmt: skip
     for refusal in plan.refusals:
         lines.append(f"\n# not one loop: {_type(refusal.value)}: {refusal.why}")
@@ -53,6 +53,10 @@ def fusion_text(function: Operation, plan: Plan) -> str:
             lines.append(
                 f"kernel {number} is a call of `{kernel.call.kernel}`: {_size(own)} of memory"
             )
+            continue
+        if kernel.regions:
+            word, inner = kernel.operator.removeprefix("graph."), _inner_kernels(kernel)
+            lines.append(f"kernel {number} is a `{word}` on data: its regions have {inner} kernels")
             continue
         computed = [o for o in computed_by(function, kernel) if does_work(o)]
         own = _bytes(kernel.results) + _bytes(_arrays(kernel))
@@ -148,6 +152,22 @@ def _call_text(kernel: GraphKernel) -> str:
               if isinstance(v, Value)]  # fmt: skip
     written = f"  # writes {', '.join(writes)}" if writes else ""
     return f"{call.kernel}({', '.join(map(str, given))}){written}"
+
+
+def _inner_kernels(kernel: GraphKernel) -> int:
+    return sum(1 if not k.regions else _inner_kernels(k) for r in kernel.regions for k in r.kernels)
+
+
+def _regions_text(kernel: GraphKernel) -> str:
+    """Control flow, and the kernels of its regions."""
+    word = kernel.operator.removeprefix("graph.")
+    lines = [f"# control flow: {word}, of {_inner_kernels(kernel)} kernels"]
+    names = ("where it holds", "else") if word == "if" else ("goes on", "step")
+    for name, region in zip(names, kernel.regions, strict=True):
+        for inner in region.kernels:
+            text = inner.source.strip() or _call_text(inner) or _regions_text(inner)
+            lines += [f"# {word}, {name}:", text]
+    return "\n".join(lines)
 
 
 def _size(count: float) -> str:

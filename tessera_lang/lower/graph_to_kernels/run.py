@@ -14,7 +14,8 @@ from tessera_lang.evaluate.builtin_protocol import Host
 from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
+from tessera_lang.ir.graph.regions import IF
+from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
 from tessera_lang.target.host_world import KernelReference, WorldFault
 
 NumberKind = Literal["array", "number", "double"]
@@ -25,7 +26,7 @@ _COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
 def run_kernels(
     host: Host, function: Operation, inputs: Sequence[object], numbers: Sequence[NumberKind],
     kernels: Sequence[GraphKernel],
-    watch: Callable[[GraphKernel, list[object]], None] | None = None,
+    watch: Watch | None = None,
 ) -> list[object]:  # fmt: skip
     """The results of a function of Graph IR whose sizes are numbers, by its ``kernels``.
     ``inputs``: arrays of the host's world, and floats; ``numbers``: which results are numbers;
@@ -36,14 +37,16 @@ def run_kernels(
     last = {v: n for n, k in enumerate(kernels) for v in k.arguments if v not in kept}
     for number, kernel in enumerate(kernels):
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
-        if kernel.call is None:
+        if kernel.regions:
+            made = _run_regions(host, kernel, given, watch)
+        elif kernel.call is None:
             made = _launched(host, kernel, given)
         else:
             free = {v for v in kernel.arguments if isinstance(v, Value) and last.get(v) == number}
             made = _called(host, kernel, given, free)
-        if watch is not None:
+        if watch is not None and not kernel.regions:
             watch(kernel, given)
-        if len(kernel.results) == 1 and kernel.call is None:
+        if len(kernel.results) == 1 and kernel.call is None and not kernel.regions:
             made = (made,)
         values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))
         for v in kernel.arguments:  # the memory of what no other kernel needs is free
@@ -70,6 +73,39 @@ def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> objec
         )
     except TesseraError as error:
         raise HostFault(tuple(_of_program(d, kernel) for d in error.diagnostics)) from error
+
+
+Watch = Callable[[GraphKernel, list[object]], None]
+
+
+def _run_regions(
+    host: Host, kernel: GraphKernel, operands: list[object], watch: Watch | None
+) -> tuple[object, ...]:  # fmt: skip
+    """The results of control flow on data, which is waited for."""
+    types = [v.tensor_type for v in kernel.arguments if isinstance(v, Value)]
+    given = [
+        v if host.world.is_array(v) else host.world.fill("full", (), t.dtype, v)
+        for v, t in zip(operands, types, strict=True)
+    ]
+
+    def run(region: Planned, inputs: list[object]) -> list[object]:
+        count = len(region.function.regions[0].terminator.operands)
+        kinds: list[NumberKind] = ["array" for _ in range(count)]
+        return run_kernels(host, region.function, inputs, kinds, region.kernels, watch)
+
+    first, second = kernel.regions
+    if kernel.operator == IF:
+        condition, *inputs = given
+        return tuple(run(first if _truth(host, condition) else second, inputs))
+    count = len(kernel.results)
+    carried, rest = given[:count], given[count:]
+    while _truth(host, run(first, [*carried, *rest])[0]):
+        carried = run(second, [*carried, *rest])
+    return tuple(carried)
+
+
+def _truth(host: Host, array: object) -> bool:
+    return bool(host.world.read(host.world.view("reshape", array, (1,)), (0,)))
 
 
 def _copied(host: Host, value: Value, array: object) -> object:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operators import OPERATORS, is_operator, operator_of
+from tessera_lang.ir.graph.regions import function_of
 from tessera_lang.ir.graph.rules import integer, integers
 from tessera_lang.opt.graph.dead_code import without_unused
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import F32
 
 Rule = Callable[[GraphBuilder, Operation, Sequence[Value]], "Value | None"]
@@ -49,6 +50,7 @@ def decompose(
         builder.span = operation.span
         operands = [new[v] for v in operation.operands]
         if not is_operator(operation):
+            operation = _in_regions(operation, rewrites, applied)
             new.update(zip(operation.results, builder.repeated(operation, operands), strict=True))
             continue
         new[operation.result] = _rewritten(builder, operation, operands, rules, large, applied)
@@ -61,6 +63,16 @@ def decompose(
     name = str(function.attributes["sym_name"])
     made = builder.function(name, body.arguments, results, function.strings("parameters"))
     return without_unused(made)
+
+
+def _in_regions(
+    operation: Operation, rewrites: Sequence[Rewrite], applied: list[str] | None
+) -> Operation:  # fmt: skip
+    """An operation whose regions are rewritten."""
+    if not operation.regions:
+        return operation
+    made = (decompose(function_of(r), rewrites, applied).regions[0] for r in operation.regions)
+    return replace(operation, regions=tuple(made))
 
 
 def keeps_elements(operation: Operation) -> bool:

@@ -14,6 +14,8 @@ from tessera_lang.ir.graph.calls import CALL
 from tessera_lang.ir.graph.custom import WITH_GRADIENT, gradients_given
 from tessera_lang.ir.graph.operator import NoGradient
 from tessera_lang.ir.graph.operators import OPERATORS, operator_of
+from tessera_lang.ir.graph.regions import IF, WHILE, function_of
+from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.source import Span
 
 
@@ -112,6 +114,14 @@ def parts_of(
         message = f"nothing says what the gradient of the kernel `{kernel}` is"
         helps = (f"write it: a function that is marked `@gradient({kernel})`",)
         raise GradientError(message, operation.span, helps)
+    if operation.name == WHILE:
+        raise GradientError(
+            "a loop that goes on while data say so has no gradient: how often it runs is not known"
+            " before; go over a `range` of known length, and keep a value with `op.where`",
+            operation.span,
+        )  # fmt: skip
+    if operation.name == IF:
+        return _parts_of_branches(builder, operation, cts)
     (ct,) = cts
     assert ct is not None
     row = operator_of(operation)
@@ -121,3 +131,22 @@ def parts_of(
         return []
     parts = row.gradient(builder, operation, ct)
     return list(zip(operation.operands, parts, strict=True))
+
+
+def _parts_of_branches(
+    builder: GraphBuilder, operation: Operation, cts: Sequence[Value | None]
+) -> list[tuple[Value, Value | None]]:
+    """The gradients of a choice: a choice between those of its regions. Raises GradientError."""
+    condition, *operands = operation.operands
+    wrt = [i for i, v in enumerate(operands) if v.tensor_type.dtype.is_float]
+    if not wrt:
+        return []
+    seeds = [builder.zeros(v) if ct is None else ct
+             for v, ct in zip(operation.results, cts, strict=True)]  # fmt: skip
+    regions: list[Region] = []
+    for region in operation.regions:
+        made = gradient_of(function_of(region), wrt, seeded=True, with_results=False)
+        regions.append(without_unused(made).regions[0])
+    types = [operands[i].tensor_type for i in wrt]
+    found = builder.operation(IF, (condition, *operands, *seeds), types, {}, tuple(regions))
+    return list(zip((operands[i] for i in wrt), found, strict=True))

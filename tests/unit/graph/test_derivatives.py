@@ -105,12 +105,6 @@ def counts(x: f64[n, m], k: i32):
     return op.sum(x) * k
 
 
-def decides(x):
-    if op.sum(x) > 0.0:
-        return op.sum(x)
-    return op.sum(x * x)
-
-
 def sorts(x):
     return op.sum(op.median(x, axis=0))
 
@@ -232,7 +226,6 @@ def test_a_gradient_is_a_function(module: Any) -> None:
 
 
 REFUSED = {
-    "decides": ("T0760", "a decision by what the function computes"),
     "sorts": ("T0760", "`op.median`"),
     "stores": ("T0760", "a store into an array"),
     "shows": ("T0760", "showing what the function computes"),
