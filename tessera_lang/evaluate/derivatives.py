@@ -34,32 +34,40 @@ def _derivative(name: str, with_value: bool) -> Function:
 
 
 def derivative_of(
-    of: HostFunction | Derivative, wrt: tuple[str, ...], single: bool, with_value: bool,
+    of: HostFunction | Derivative, wrt: tuple[str | int, ...], single: bool, with_value: bool,
     name: str, span: Span,
 ) -> Derivative:  # fmt: skip
-    """A derivative by parameters that the function has. Raises HostFault."""
-    made = Derivative(of, wrt, single, with_value)
-    known = [p.name for p in made.innermost.declaration.parameters]
+    """A derivative by parameters that the function has, by name or number. Raises HostFault."""
+    inner = of.innermost if isinstance(of, Derivative) else of
+    known = [p.name for p in inner.declaration.parameters]
+    names: list[str] = []
     for parameter in wrt:
-        if parameter not in known:
-            message = f"`{made.innermost.name}` has no parameter `{parameter}`"
+        is_number = isinstance(parameter, int)
+        if parameter not in (range(-len(known), len(known)) if is_number else known):
+            what = f"number {parameter}" if is_number else f"`{parameter}`"
             helps = (f"it has {', '.join(f'`{p}`' for p in known)}",) if known else ()
-            raise fault("T0761", message, span, helps=helps)
+            raise fault("T0761", f"`{inner.name}` has no parameter {what}", span, helps=helps)
+        names.append(known[parameter] if isinstance(parameter, int) else parameter)
     if not wrt and not known:
         raise fault("T0761", f"`{name}` of a function without parameters", span)
-    return Derivative(of, wrt or (known[0],), single, with_value)
+    return Derivative(of, tuple(names) or (known[0],), single, with_value)
 
 
-def named(given: object, span: Span) -> tuple[tuple[str, ...], bool]:
-    """The parameters that ``wrt=`` names, and whether it names one alone."""
+def named(given: object, span: Span) -> tuple[tuple[str | int, ...], bool]:
+    """The parameters that ``wrt=`` says, by name or number, and whether it says one alone."""
     if given is None:
         return (), True
-    if isinstance(given, str):
-        return (given,), True
+    if _is_parameter(given):
+        return (cast("str", given),), True
     names = cast("tuple[object, ...]", given) if isinstance(given, tuple | list) else ()
-    if not names or not all(isinstance(n, str) for n in names):
-        raise fault("T0761", "`wrt=` names parameters: a string, or a tuple of strings", span)
+    if not names or not all(map(_is_parameter, names)):
+        message = "`wrt=` names parameters: a string or a number, or a tuple of these"
+        raise fault("T0761", message, span)
     return tuple(cast("tuple[str, ...]", names)), False
+
+
+def _is_parameter(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _fused(host: Host, arguments: Arguments, path: str) -> object:

@@ -322,9 +322,11 @@ def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
         return None
     wrt = given[0] if given else None
     items = wrt.items if isinstance(wrt, ast.TupleExpr | ast.ListExpr) else (wrt,) if wrt else ()
-    names = tuple(i.value for i in items if isinstance(i, ast.StringLit))
     inner = of.innermost if isinstance(of, Derivative) else of
     known = tuple(p.name for p in inner.declaration.parameters)
+    numbered = dict(enumerate(known))
+    names = tuple(i.value if isinstance(i, ast.StringLit) else numbered.get(i.value, "")
+                  for i in items if isinstance(i, ast.StringLit | ast.IntLit))  # fmt: skip
     if len(names) != len(items) or not set(names) <= set(known) or not known:
         return None  # what is wrong is said where the file itself is run
     single = not isinstance(wrt, ast.TupleExpr | ast.ListExpr)

@@ -100,19 +100,19 @@ def _built_target(provider: Any, target: Target) -> Target:
 
 
 @ends_at_the_caller
-def grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any:
+def grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any:
     """The gradient of a plain function of a module, as a function with the same parameters.
 
-    ``wrt`` names a parameter, or several: then it gives a tuple. Without it the gradient is that of
-    the first parameter. The function gives a number; of one that gives arrays the call takes
-    ``cotangent=``, the gradient of what it gives. Raises TesseraError."""
+    ``wrt`` is a parameter, by name or number, or several: then it gives a tuple. Without it the
+    gradient is that of the first parameter. The function gives a number; of one that gives arrays
+    the call takes ``cotangent=``, the gradient of what it gives. Raises TesseraError."""
     from tessera_backend.runtime.derivatives import gradient
 
     return gradient(function, wrt, False)
 
 
 @ends_at_the_caller
-def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any:
+def value_and_grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any:
     """What a plain function gives and its gradient, as ``grad`` does. Raises TesseraError."""
     from tessera_backend.runtime.derivatives import gradient
 

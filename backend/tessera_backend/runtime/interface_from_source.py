@@ -16,7 +16,6 @@ from tessera_backend.runtime.module_interface import (
     ParameterInfo,
 )
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.evaluate.derivatives import DERIVATIVES
 from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.record import replace
 from tessera_lang.sema.kernel_clauses import says_grid
@@ -74,8 +73,8 @@ def _derived(e: ast.Expr, functions: dict[str, FunctionInterface]) -> FunctionIn
     word, (of, *rest) = e.function.id, e.arguments
     named = [*rest, *(k.value for k in e.keywords)]
     items = [i for n in named for i in (n.items if isinstance(n, ast.TupleExpr) else (n,))]
-    known = word in DERIVATIVES and word not in functions
-    if not known or not all(isinstance(i, ast.StringLit) for i in items):
+    known = word in ("grad", "value_and_grad", "fused") and word not in functions
+    if not known or not all(isinstance(i, ast.StringLit | ast.IntLit) for i in items):
         return None
     found = functions.get(of.id) if isinstance(of, ast.Name) else _derived(of, functions)
     return None if found is None or found.is_test else found

@@ -19,6 +19,7 @@ from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.lower.ast_to_graph.parts import chosen, with_part
 from tessera_lang.lower.ast_to_graph.powers import known_power
+from tessera_lang.lower.ast_to_graph.size_notes import size_notes
 from tessera_lang.lower.ast_to_graph.values import (
     BY_VALUE,
     GraphArray,
@@ -77,7 +78,8 @@ class GraphWorld:
         try:
             return self.builder.op(name, *operands, **attributes)
         except OperandError as error:
-            raise WorldFault(str(error), code="T0834") from None
+            notes = size_notes(self.builder, name, operands)
+            raise WorldFault(str(error), code="T0834", notes=notes) from None
 
     def lifted(self, array: object) -> Value:
         """The value of an array, or of a number as one of rank 0. Raises NotKnown."""
@@ -431,8 +433,9 @@ class GraphWorld:
             return tuple(self.builder.broadcast(v, shape) for v in values)
         except OperandError:
             shown = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
+            notes = size_notes(self.builder, "", [v for v in values if v.tensor_type.rank])
             raise WorldFault(f"arrays of shapes {shown} do not fit together",
-                             code="T0834") from None  # fmt: skip
+                             code="T0834", notes=notes) from None  # fmt: skip
 
     def convert(self, array: object, dtype: DType) -> object:
         found = self.builder.cast(self.lifted(array), dtype)

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
-from tessera_lang.ir.graph.custom import floats
+from tessera_lang.ir.graph.custom import WITH_GRADIENT, floats
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.differentiate import (
+    GradientError,
     check_sources,
     parts_of,
     pulled_back,
@@ -57,9 +58,16 @@ def _pushed(
     begun = len(builder.operations)
     cts = [slope if v is result else None for v in operation.results]
     seeds: dict[Value, Value] = {}
-    for operand, part in parts_of(builder, operation, cts):
+    given = parts_of(builder, operation, cts)
+    for operand, part in given:
         if part is not None and operand in tangents:
             moved = tangents[operand]
             seeds[part] = builder.add(seeds[part], moved) if part in seeds else moved
     tape = builder.operations[begun:]
-    return pulled_back(builder, tape, seeds, [slope]).get(slope)
+    try:
+        return pulled_back(builder, tape, seeds, [slope]).get(slope)
+    except GradientError as error:
+        if operation.name != WITH_GRADIENT:
+            raise
+        message = f"there is no forward mode through the gradient that is given here: {error}"
+        raise GradientError(message, operation.span) from None

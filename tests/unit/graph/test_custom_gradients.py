@@ -172,3 +172,15 @@ def test_a_mark_names_a_function(mark: str) -> None:
         overlay={"a.tessera": f"def f(x):\n    return x\n\n\n{mark}\ndef g(x):\n    return x\n"}
     )
     assert [d.code for d in session.check("a.tessera")] == ["T0113"]
+
+
+def test_tangents_by_the_gradient_that_is_given(module: Any) -> None:
+    x, y = arrays()
+    dx, dy = arrays(9)
+    with pytest.raises(TesseraError, match="no forward mode through the gradient that is given"):
+        tessera.jvp(module.scaled, (x, y), (dx, dy))
+    for name in ("of_pair", "of_cube", "through"):
+        f = getattr(module, name)
+        gx, gy = tessera.grad(f, wrt=("x", "y"))(x, y)
+        _, moved = tessera.jvp(f, (x, y), (dx, dy))
+        np.testing.assert_allclose(moved, np.sum(gx * dx) + np.sum(gy * dy), rtol=1e-10)

@@ -259,13 +259,52 @@ def test_calls_that_are_refused(module: Any) -> None:
     with pytest.raises(TesseraError, match="has no parameter `z`"):
         tessera.grad(module.same, wrt="z")(x, y)
     with pytest.raises(TesseraError, match="names parameters"):
-        tessera.grad(module.same, wrt=3)(x, y)  # type: ignore[arg-type]
+        tessera.grad(module.same, wrt=3.0)(x, y)  # type: ignore[arg-type]
+    with pytest.raises(TesseraError, match="has no parameter number 2"):
+        tessera.grad(module.same, wrt=2)(x, y)
     with pytest.raises(TesseraError, match="takes a plain function of a module"):
         tessera.grad(np.sum)
     with pytest.raises(TesseraError, match=r"`cotangent=` is f64\[3, 3\], and `same` gives f64"):
         tessera.grad(module.same)(x, y, cotangent=x)
     with pytest.raises(TesseraError, match="`k` holds no floats"):
         tessera.grad(module.counts, wrt="k")(x, 3)
+
+
+def test_parameters_by_number(module: Any) -> None:
+    x, y = arrays()
+    assert np.array_equal(tessera.grad(module.same, wrt=1)(x, y), x)
+    both = tessera.grad(module.same, wrt=(-1, "x"))(x, y)
+    assert np.array_equal(both, (x, y))
+    text = (
+        "def f(x, y):\n    return op.sum(x * y)\n\n\ng = grad(f, wrt=1)\nh = grad(f, wrt=(0, 1))\n"
+    )
+    m = tessera.compile(text, target="cpu")
+    assert np.array_equal(m.g(x, y), x)
+    assert np.array_equal(m.h(x, y), (y, x))
+
+
+SIZES = {
+    "op.tanh(x @ y) + op.sum(x, axis=1)[:, None] @ z[None, :]": (
+        "axis 1 of the first operand has size 4 from axis 1 of `y`, through `matmul`, `tanh`",
+        "axis 1 of the second operand has size 5 from axis 0 of `z`, through `matmul`",
+    ),
+    "op.exp(x.T) @ op.concat((y, y), axis=0)": (
+        "axis 1 of the first operand has size 2 from axis 0 of `x`, through `transpose`, `exp`",
+        "axis 0 of the second operand has size 6 by `concat`",
+    ),
+    "x @ z": (),
+}
+
+
+@pytest.mark.parametrize("body", SIZES)
+def test_a_size_says_where_it_comes_from(body: str) -> None:
+    m = tessera.compile(f"def f(x, y, z):\n    return op.sum({body})\n", target="cpu")
+    shapes = (2, 3), (3, 4), (5,)
+    with pytest.raises(TesseraError) as error:
+        tessera.grad(m.f)(*(np.ones(s) for s in shapes))
+    (found,) = error.value.diagnostics
+    assert found.code == "T0834"
+    assert found.notes == SIZES[body]
 
 
 CHECKED = """
