@@ -44,7 +44,7 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
     for file in session.closure(path):
         own = file == session.files.spelling(path)
         asked = questions if own else Questions(guards=questions.guards)
-        programs = session.lowered(file)
+        programs = session.lowered(file, path)
         known = session.lints.get(file, {})
         # The editor asks after every edit, of a file with any number of kernels.
         lints = session.lints[file] = {p: known[p] for p, _ in programs if p in known}
@@ -82,7 +82,7 @@ def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnosti
             key = None if place is None else (place.file, place.lo, place.hi)
             found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
     constants = (d for f in session.kernels(path) for d in _constants(session, path, f))
-    tables = (d for program, _ in session.lowered(path) for d in _tables(program))
+    tables = (d for program, _ in session.lowered(path, path) for d in _tables(program))
     return (*found.values(), *constants, *dict.fromkeys(tables))
 
 

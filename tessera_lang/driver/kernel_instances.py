@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tessera_lang.lower.ast_to_graph.derivative import Graphs
 
 T = TypeVar("T")
+Used = dict[tuple[object, ...], None]
+"""Files, declarations and signatures of instances."""
 SPARE = 64
 """Instances of a file that no call asks for any more and that are kept: calls are edited back."""
 
@@ -119,7 +121,8 @@ class Instances(Scopes):
         self._graphs: Graphs | None = None
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
-        self._used: dict[tuple[object, ...], None] = {}  # what the last check of a file asked for
+        self._used: dict[str, Used] = {}  # what the last check of each file asked for
+        self._running: tuple[str, Used] | None = None  # the file that is checked, and what it asks
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
         self._checks: dict[str, dict[ast.FunctionDef, KnownChecks]] = {}
 
@@ -259,7 +262,7 @@ class Instances(Scopes):
             and knows_sizes(signature)
             and instance.schedule is not None
             and not has_errors((*instance.diagnostics, *instance.schedule.diagnostics))
-            for known, signature, _, instance in self.instances_of(path)
+            for known, signature, _, instance in self.instances_of(path, path)
         )  # fmt: skip
 
     def instance(self, path: str, name: str, signature: Signature, grid_rank: int = 0) -> Checked:
@@ -281,35 +284,50 @@ class Instances(Scopes):
         """What was checked of a file: functions with signatures."""
         return [(f, s) for f, s, _, _ in self.instances_of(path)]
 
-    def instances_of(self, path: str) -> Iterator[tuple[ast.FunctionDef, Signature, Key, Instance]]:
-        """The instances of a file that the last check asked for, with what they depend on. Those
-        of calls that were edited since are kept, and are no longer part of any answer."""
+    def instances_of(
+        self, path: str, checked: str | None = None, before: bool = False
+    ) -> Iterator[tuple[ast.FunctionDef, Signature, Key, Instance]]:
+        """The instances of a file that the last check of ``checked``, or of any file, asked for,
+        with what they depend on. Those of calls that were edited since are kept, and are no longer
+        part of any answer. ``before``: also those of the check before one that runs."""
         path = self.files.spelling(path)
+        used = self._asked_by(None if checked is None else self.files.spelling(checked), before)
         for (function, signature), (key, instance) in self._instances.get(path, {}).items():
-            if (path, function, signature) in self._used:
+            if (path, function, signature) in used:
                 yield cast("ast.FunctionDef", function), cast("Signature", signature), key, instance
 
+    def _asked_by(self, checked: str | None, before: bool) -> Used:
+        running = self._running
+        if checked is None:
+            every = [*self._used.values(), running[1] if running else {}]
+            return {key: None for one in every for key in one}
+        known = self._used.get(checked, {})
+        if running is None or running[0] != checked:
+            return known
+        return {**known, **running[1]} if before else running[1]
+
     @contextmanager
-    def collecting(self, final: bool) -> Generator[None]:
-        """What is asked for within this is what the last check asked for. If not ``final``, what
-        the check before asked for counts again behind it."""
-        before, self._used = self._used, {}
+    def collecting(self, path: str, final: bool) -> Generator[None]:
+        """What is asked for within this is what the last check of a file asked for. If not
+        ``final``, what the check before asked for counts again behind it."""
+        outer, own = self._running, Used()
+        self._running = path, own
         whole = False
         try:
             yield
             whole = final
         finally:
-            if not whole:
-                self._used = {**before, **self._used}
+            self._running = outer
+            self._used[path] = own if whole else {**self._used.get(path, {}), **own}
 
     def has_instance(self, path: str, function: ast.FunctionDef) -> bool:
         """Whether a function was checked for some signature."""
-        return any(known is function for known, _, _, _ in self.instances_of(path))
+        return any(known is function for known, _, _, _ in self.instances_of(path, path))
 
-    def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
-        """Tile IR before the passes of the kernels of a file that checks have lowered, one for
-        each instance that has no error."""
-        found = (instance.tile for _, _, _, instance in self.instances_of(path))
+    def lowered(self, path: str, checked: str | None = None) -> list[tuple[Program, LaunchPlan]]:
+        """Tile IR before the passes of the kernels of a file that the last check of ``checked``, or
+        of any file, has lowered, one for each instance that has no error."""
+        found = (instance.tile for _, _, _, instance in self.instances_of(path, checked))
         tiles = [tile for tile in found if tile is not None]
         return [(t.program, t.plan) for t in tiles if not has_errors(t.diagnostics)]
 
@@ -320,7 +338,8 @@ class Instances(Scopes):
         found = self._remembered(self._instances, path, name, signature, make)
         path = self.files.spelling(path)
         declaration = self._function(path, self.scope(path), name).declaration
-        self._used[path, declaration, signature] = None
+        used = self._running[1] if self._running else self._used.setdefault(path, {})
+        used[path, declaration, signature] = None
         return found
 
     def _checked(self, symbol: FunctionSymbol, signature: Signature) -> Instance:
@@ -518,7 +537,8 @@ class Instances(Scopes):
         """Drop what is kept for declarations that are gone."""
         now = set(module.functions)
         kept = self._instances.get(path, {})
-        unused = [k for k in kept if (path, *k) not in self._used]
+        used = self._asked_by(None, before=True)
+        unused = [k for k in kept if (path, *k) not in used]
         old = set(unused[:-SPARE])
         self._instances[path] = {k: v for k, v in kept.items() if k[0] in now and k not in old}
         asked = self._asked.get(path, {})

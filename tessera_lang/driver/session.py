@@ -94,7 +94,7 @@ class Session(Instances):
         path = self.files.spelling(path)
         found: list[Diagnostic] = []
         try:
-            with self.hold(), self.collecting(tests or not self.tests(path)):
+            with self.hold(), self.collecting(path, tests or not self.tests(path)):
                 self._check(path, tuple(signatures), given, found, tests)
         except TesseraError as error:
             found.extend(error.diagnostics)
@@ -355,7 +355,7 @@ class Session(Instances):
                 if typed is not None:
                     _add_with_calls(typed, found)
         # A tile kernel is mostly written without annotations: its calls say what it takes.
-        for function, _, key, instance in self.instances_of(path):
+        for function, _, key, instance in self.instances_of(path, path, before=True):
             typed = instance.typed
             current = key == self._environment.key(function, scope)
             if current and typed is not None and typed.tile is not None:
@@ -417,7 +417,7 @@ class Session(Instances):
         signatures. Raises InternalFault."""
         path = self.files.spelling(path)
         scheduled: dict[object, list[tuple[bool, Instance]]] = {}
-        for function, signature, _, instance in self.instances_of(path):
+        for function, signature, _, instance in self.instances_of(path, path):
             made = instance.schedule
             if made is not None and not has_errors(made.diagnostics):
                 sized = knows_sizes(signature)

@@ -74,7 +74,8 @@ def actions_at(
 
 def test_quick_fixes(server: Raw, tmp_path: Path) -> None:
     assert server.initialized["capabilities"]["codeActionProvider"]["codeActionKinds"] == [
-        "quickfix"
+        "quickfix",
+        "source.fixAll",
     ]
     uri = (tmp_path / "b.tessera").as_uri()
     shown = server.open(uri, BROKEN)

@@ -161,3 +161,17 @@ def test_what_is_no_longer_called_is_no_longer_judged() -> None:
         server.changed(Path(path).as_uri(), whole, version)
         server.check_late(path)
         assert places(server.pushed[-1].diagnostics) == fresh(path, text, "utf-16")[1]
+
+
+def test_the_check_of_one_file_takes_nothing_from_another() -> None:
+    server = Driven("utf-16")
+    one, other = (str(ROOT / "examples" / f"{n}_open.tessera") for n in ("one", "other"))
+    for path in (one, other):
+        server.opened(Path(path).as_uri(), CALLED, 1)
+        server.check_late(path)
+    for path in (one, other):
+        document = server.document(Path(path).as_uri())
+        assert document is not None
+        assert {f.name for f in document.instances} == {"turned", "twice"}
+        server.check_late(path)
+        assert places(server.pushed[-1].diagnostics) == fresh(path, CALLED, "utf-16")[1]

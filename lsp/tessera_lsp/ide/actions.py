@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tessera_lang.diagnostics import Diagnostic, Fix
+from tessera_lang.diagnostics import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass
 from tessera_lsp.ide.document import Document
 
@@ -23,15 +23,32 @@ class QuickFix:
 def quick_fixes(
     document: Document, start: int, end: int, said: Iterable[Diagnostic]
 ) -> list[QuickFix]:
-    """The fixes of diagnostics that a range of the file touches, safe ones first. ``said``: what
-    is said of the file."""
+    """The fixes of diagnostics where a range of the file touches them or what they change, safe
+    ones first. ``said``: what is said of the file."""
     found = [
         QuickFix(d, fix)
         for d in said
-        if d.span is not None
-        and d.span.file == document.path
-        and d.span.lo <= end
-        and start <= d.span.hi
+        if d.span is not None and d.span.file == document.path
         for fix in d.fixes
+        if any(
+            span.file == document.path and span.lo <= end and start <= span.hi
+            for span in (d.span, *(edit.span for edit in fix.edits))
+        )
     ]
     return sorted(found, key=lambda q: q.fix.applicability != "safe")
+
+
+def safe_edits(document: Document, said: Iterable[Diagnostic]) -> list[Edit]:
+    """The edits of the safe fixes of a file that touch no other's."""
+    taken: list[Edit] = []
+    for d in said:
+        for fix in d.fixes:
+            here = all(e.span.file == document.path for e in fix.edits)
+            meets = any(
+                a.span.lo == b.span.lo or (a.span.lo < b.span.hi and b.span.lo < a.span.hi)
+                for a in fix.edits for b in taken
+            )  # fmt: skip
+            if fix.applicability == "safe" and here and not meets:
+                taken.extend(fix.edits)
+                break
+    return taken

@@ -30,6 +30,7 @@ from tessera_lsp.ide.builtin_docs import (
     help_of_keyword,
     signature_of,
 )
+from tessera_lsp.ide.calls import called
 from tessera_lsp.ide.document import Document, descend
 
 Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant"]
@@ -79,7 +80,7 @@ def completions(document: Document, offset: int) -> tuple[Completion, ...]:
         return members(document, m.group(1).rstrip("."), offset)
     if line[: m.start()].endswith("."):  # behind a call or an index
         return listed(ARRAY_MEMBERS, "member")
-    found = everything(document, offset)
+    found = (*keyword_arguments(document, offset), *everything(document, offset))
     if _ANNOTATION.match(line) and not _HEADER.match(line):
         found = (*listed(QUALIFIERS), *sorted(found, key=lambda c: c.kind != "type"))
     if len(found) > LIMIT and m.group(2):
@@ -141,12 +142,13 @@ def modules(document: Document, typed: str) -> tuple[Completion, ...]:
 
 
 def of_symbols(names: dict[str, Symbol], scope: ModuleScope) -> tuple[Completion, ...]:
-    """The names of a module that are its own."""
-    return tuple(
+    """The names of a module that are its own, private ones last."""
+    own = [
         of_symbol(n, s)
         for n, s in names.items()
         if not isinstance(s, FunctionSymbol) or s.module == scope.path
-    )
+    ]
+    return tuple(sorted(own, key=lambda c: c.label.startswith("_")))
 
 
 def of_symbol(name: str, symbol: Symbol) -> Completion:
@@ -208,6 +210,18 @@ def everything(document: Document, offset: int) -> tuple[Completion, ...]:
         if later(name) is None:
             found.setdefault(name, of_builtin(name, name))
     return in_order(found.values())
+
+
+def keyword_arguments(document: Document, offset: int) -> tuple[Completion, ...]:
+    """Parameters of the call around an offset that have no argument, where one begins."""
+    call = called(document, offset)
+    if call is None or not call.begins:
+        return ()
+    return tuple(
+        Completion(f"{name}=", "variable", written if written != f"{name}=" else "", call.label)
+        for name, written in call.parameters
+        if name not in call.given and name.isidentifier()
+    )
 
 
 def as_written(text: str, span: Span) -> str:
