@@ -236,7 +236,7 @@ def _of_kernel(planted: Planted) -> str:
         return ""
     if verdict == "error" and not any(c.startswith("T04") for c in codes):
         return ""
-    return "silent" if verdict == "proved" else verdict
+    return "silent" if verdict in ("proved", "checked") else verdict
 
 
 _CLEAN: dict[str, list[dict[str, int]]] = {}

@@ -16,6 +16,7 @@ from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
+from tessera_lang.analysis.races.given_places import given_places
 from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.lane_owned_arrays import owned
@@ -84,6 +85,8 @@ def _checked(
 ) -> ArrayCheck:
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
     pointers = _shared_pointers(kernel, views) - own - _harmless(kernel, views)
+    if pointers:
+        pointers -= given_places(kernel, several=several_groups(kernel, plan) is not None)
     check = ArrayCheck()
     if not pointers:
         return check
