@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 
-from tessera_lang.analysis import check_shared, unproved_arrays
+from tessera_lang.analysis import unproved
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
 from tessera_lang.record import dataclass
@@ -214,8 +214,7 @@ def _of_file(planted: Planted) -> str:
         found: list[Diagnostic] = list(session.check(planted.path))
         for program, plan in session.lowered(planted.path):
             kernel = program.operations[0]
-            found += check_shared(kernel, plan).unproved
-            found += unproved_arrays(kernel, plan)
+            found += unproved(kernel, plan)
         kept.append(Counter((d.severity, d.code, d.message) for d in found))
     new = kept[1] - kept[0]
     codes = {code for severity, code, _ in new if severity == "error"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -62,6 +63,7 @@ def cases(*kinds: str) -> Iterator[Case]:
             yield Case(kind, name, head[1] == "right", code, hint, part)
 
 
+@cache
 def judged(case: Case) -> tuple[Verdict, list[str]]:
     """The verdict under ``--strict``, and the codes that it is made of."""
     found = _said(case.text)

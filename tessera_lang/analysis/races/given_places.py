@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.definitions import ATOMICS
+from tessera_lang.ir.definitions import ATOMICS, WRITES
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
 _LEAST_BITS = 32  # of a counter: fewer come round
-_READS = ("tile.load", "tile.atomic_load")
 _Counter = tuple[Value, tuple[int, ...]]
 
 
@@ -80,7 +79,7 @@ class _Places:
             return None
         if list(self.views.values()).count(pointer) > 1:
             return None
-        if not all(o.name in _READS or self._counts_up(o) for o in self.accesses[pointer]):
+        if not all(o.name not in WRITES or self._counts_up(o) for o in self.accesses[pointer]):
             return None
         return pointer, tuple(n for n in place if n is not None)
 
