@@ -3,7 +3,7 @@ against the same function that is run one operator after the other."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ from tessera_lang.driver.session import Session
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
+from tests.on_device import call
+from tests.unit.graph import random_calls
+from tests.unit.graph.random_calls import random_function
 
 KERNELS = """
 @kernel tile[(64,)]
@@ -93,6 +96,10 @@ def arrays(seed: int) -> tuple[Any, Any]:
     return rng.uniform(-1.0, 1.0, 8), rng.uniform(-1.0, 1.0, 8)
 
 
+def _several(found: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
+
+
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.sample(6)
 def test_calls_mean_what_they_mean_unfused(module: Any, name: str) -> None:
@@ -103,9 +110,46 @@ def test_calls_mean_what_they_mean_unfused(module: Any, name: str) -> None:
         kept = x.copy(), y.copy()
         wanted, found = f(x, y), fused(x, y)
         np.testing.assert_array_equal((x, y), kept)
-        wanted, found = (v if isinstance(v, tuple) else (v,) for v in (wanted, found))
+        wanted, found = map(_several, (wanted, found))
         for a, b in zip(wanted, found, strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", BODIES)
+def test_calls_on_a_device(module: Any, name: str) -> None:
+    own = tessera.compile(TEXT, target="cuda")
+    for seed in range(2):
+        x, y = arrays(seed)
+        found = call(tessera.fused(getattr(own, name)), (x, y), "cuda")
+        wanted = getattr(module, name)(x, y)
+        wanted, found = map(_several, (wanted, found))
+        for a, b in zip(wanted, found, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-10)
+
+
+def _compared(seed: int) -> None:
+    text = random_function(seed)
+    m = tessera.compile(random_calls.KERNELS + text, target="cpu")
+    rng: Any = np.random.default_rng(seed)
+    x, y = rng.uniform(-1.0, 1.0, (2, 4, 4))
+    kept = x.copy(), y.copy()
+    fused = tessera.fused(m.f)
+    for _ in range(2):
+        for a, b in zip(m.f(x, y), fused(x, y), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9, err_msg=text)
+    np.testing.assert_array_equal((x, y), kept)
+
+
+def test_a_random_function_that_calls_kernels() -> None:
+    _compared(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1, 37, 3))
+def test_random_functions_that_call_kernels(first: int) -> None:
+    for seed in range(first, first + 3):
+        _compared(seed)
 
 
 REFUSED = {
