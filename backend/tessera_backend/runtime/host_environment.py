@@ -93,7 +93,7 @@ class HostWorld(Measuring):
             return device_mirror.empty(shape, numpy)
         except (MemoryError, ValueError):  # ValueError: more than an address can tell
             raise WorldFault(f"there is no memory for an array of shape {shape}: {size} bytes",
-                             helps=("use a smaller size",)) from None  # fmt: skip
+                             code="T0846", helps=("use a smaller size",)) from None  # fmt: skip
 
     def _kept(self, value: Array) -> Array:
         """The values in memory that kernels can use."""

@@ -7,10 +7,11 @@ Owns the words. Must not know how kernels are chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator, operator_of
+from tessera_lang.ir.graph.regions import WHILE
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import Plan
 from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
@@ -108,10 +109,12 @@ def memory_text(function: Operation, plan: Plan) -> str:
         for n in range(len(plan.kernels))
     ]
     most = max(range(len(alive)), key=lambda n: _bytes(alive[n]), default=0)
+    given = _bytes(body.arguments)
+    peak = given + _peak_of(function, plan.kernels)
     lines = [
-        f"# {function.attributes['sym_name']}: peak {_size(ends + arena.size)}: arguments"
-        f" {_size(_bytes(body.arguments))}, results {_size(ends - _bytes(body.arguments))},"
-        f" and an arena of {_size(arena.size)} for what is between kernels",
+        f"# {function.attributes['sym_name']}: peak {_size(peak)}: arguments {_size(given)},"
+        f" results {_size(ends - given)}; what is between kernels has room in an arena of"
+        f" {_size(arena.size)}",
     ]  # fmt: skip
     if values:
         lines.append(f"# most is alive at kernel {most}: {', '.join(map(_type, alive[most]))}")
@@ -121,6 +124,24 @@ def memory_text(function: Operation, plan: Plan) -> str:
             f" {last.get(v, born[v])}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _peak_of(function: Operation, kernels: Sequence[GraphKernel]) -> int:
+    """The most bytes that values of a call have at a time, but for its arguments: a result from
+    the kernel on that gives it, others up to the last kernel that needs them."""
+    (body,) = function.regions
+    results = set(body.terminator.operands)
+    last = {v: n for n, k in enumerate(kernels) for v in _arrays(k) if v not in results}
+    alive, peak = set[Value](), 0
+    for number, kernel in enumerate(kernels):
+        inside = max((_peak_of(r.function, r.kernels) for r in kernel.regions), default=0)
+        if kernel.operator == WHILE:  # what it carries is there before a step and behind it
+            inside += _bytes(kernel.results)
+        peak = max(peak, _bytes(alive) + inside)
+        alive.update(kernel.results)
+        peak = max(peak, _bytes(alive))
+        alive = {v for v in alive if v in results or last.get(v, -1) > number}
+    return peak
 
 
 def _arrays(kernel: GraphKernel) -> tuple[Value, ...]:

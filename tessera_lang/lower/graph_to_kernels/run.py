@@ -6,7 +6,8 @@ kernel has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -16,10 +17,14 @@ from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.regions import IF
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
+from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.record import replace
 from tessera_lang.target.host_world import KernelReference, WorldFault
 
 NumberKind = Literal["array", "number", "double"]
 """What a result is in the host program: an array, a number, or one with all bits of an f64."""
+_SHOWN = 6
+"""Values that are named where there is no memory."""
 _COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
 
 
@@ -37,13 +42,21 @@ def run_kernels(
     last = {v: n for n, k in enumerate(kernels) for v in k.arguments if v not in kept}
     for number, kernel in enumerate(kernels):
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
-        if kernel.regions:
-            made = _run_regions(host, kernel, given, watch)
-        elif kernel.call is None:
-            made = _launched(host, kernel, given)
-        else:
-            free = {v for v in kernel.arguments if isinstance(v, Value) and last.get(v) == number}
-            made = _called(host, kernel, given, free)
+        free = {v for v in kernel.arguments if isinstance(v, Value) and last.get(v) == number}
+        try:
+            if kernel.regions:
+                made: object = _run_regions(host, kernel, given, watch)
+            elif kernel.call is None:
+                made = _launched(host, kernel, given)
+            else:
+                made = _called(host, kernel, given, free)
+        except HostFault as error:
+            raise _with_memory(error, values, kernels[:number]) from None
+        except WorldFault as refused:
+            if refused.code != "T0846":
+                raise
+            found = Diagnostic(refused.code, refused.message, kernel.origin, helps=refused.helps)
+            raise _with_memory(HostFault((found,)), values, kernels[:number]) from None
         if watch is not None and not kernel.regions:
             watch(kernel, given)
         if len(kernel.results) == 1 and kernel.call is None and not kernel.regions:
@@ -63,6 +76,26 @@ def run_kernels(
         taken.add(value)
         results.append(found)
     return results
+
+
+def _with_memory(
+    error: HostFault, values: Mapping[Value, object], done: Sequence[GraphKernel]
+) -> HostFault:
+    """Where there was no memory: which values were in it, the largest first."""
+    if not any(d.code in ("T0846", "T0874") for d in error.diagnostics):
+        return error
+    makers = {v: k.operator.removeprefix("graph.") for k in done for v in k.results}
+    sizes = {v: math.prod(sizes_of(v)) * v.tensor_type.dtype.bytes for v in values}
+    shown = sorted(values, key=lambda v: -sizes[v])[:_SHOWN]
+    texts = [
+        f"{v.tensor_type} of {f'`{makers[v]}`' if v in makers else 'an argument'}"
+        f" ({sizes[v] / 1e6:.3g} MB)" for v in shown
+    ]  # fmt: skip
+    rest = f", and {len(sizes) - len(shown)} more" if len(sizes) > len(shown) else ""
+    total = sum(sizes.values()) / 1e6
+    note = f"{total:.3g} MB were in memory: {', '.join(texts)}{rest}"
+    first, *others = error.diagnostics
+    return HostFault((replace(first, notes=(*first.notes, note)), *others))
 
 
 def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:
