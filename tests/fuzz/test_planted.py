@@ -7,8 +7,8 @@ import pytest
 from tests.fuzz.planted import Planted, all_planted, result
 
 OPEN = {"guard for two lanes", "group left out", "index without its remainder"}
-"""Kinds of which some are passed over: sums of data that several lanes store into one element, and
-places beyond a buffer that only some lanes reach."""
+"""Kinds of which some may be passed over: sums of data that several lanes store into one element,
+and places that are made of data. Of seed 1 none is."""
 
 
 def hold(planted: list[Planted]) -> int:
