@@ -25,6 +25,7 @@ from tessera_lang.sema.signature import (
     ParameterSpec,
     compile_time_kind,
     constant_size,
+    constants_for_memory,
     dtype_lookup,
     fits_kind,
     is_compile_time,
@@ -151,7 +152,9 @@ class _Binder:
         self._sizes: dict[str, Local] = {}
         self._waiting: list[tuple[ast.Parameter, int, ast.Expr, Dim]] = []
         self._run_time = {p.name for p in declaration.parameters}
-        self._plain = plain_sizes(declaration)
+        fixed = constants_for_memory(declaration, scope) if is_kernel else frozenset[str]()
+        self._fixed = fixed.difference(p.name for _, p in parameters_of(declaration))
+        self._plain = plain_sizes(declaration) - self._fixed
 
     def _problem(self, code: str, message: str, at: ast.Expr | ast.Parameter) -> None:
         self._result.problems.append(Diagnostic(code, message, at.span))
@@ -248,7 +251,8 @@ class _Binder:
 
     def _dim(self, p: ast.Parameter, axis: int, e: ast.Expr, actual: Dim) -> Dim:
         """One axis: a new name binds; in a kernel it is its own symbol."""
-        if isinstance(e, ast.Name) and e.id not in self._result.compile_time:
+        numbers = self._fixed.union(self._result.compile_time)
+        if isinstance(e, ast.Name) and e.id not in numbers:
             if e.id in self._run_time:
                 return actual  # the head check says so
             if e.id not in self._sizes:

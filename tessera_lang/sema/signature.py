@@ -14,6 +14,12 @@ from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import dataclass
 from tessera_lang.sema import builtins
+from tessera_lang.sema.bound_names import (
+    assigned_names,
+    expressions,
+    statement_expressions,
+    statements,
+)
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import (
     Argument,
@@ -116,6 +122,21 @@ def plain_sizes(function: ast.FunctionDef) -> frozenset[str]:
     """Names that are an axis of a parameter alone: sizes of the call, whatever the file means."""
     shapes = (p.annotation.shape or () for p in function.parameters if p.annotation is not None)
     return frozenset(e.id for dims in shapes for e in dims if isinstance(e, ast.Name))
+
+
+def constants_for_memory(function: ast.FunctionDef, scope: ModuleScope) -> frozenset[str]:
+    """Names of the shapes of shared memory, or of arrays of a lane, that are constants of the file:
+    they are numbers in the shapes of parameters too, as the size of memory is one."""
+    shapes = (
+        e.arguments[0] for s in statements(function.body) for root in statement_expressions(s)
+        for e in expressions(root)
+        if isinstance(e, ast.Call) and e.arguments and isinstance(e.function, ast.Attribute)
+        and e.function.name == "alloc" and isinstance(e.function.value, ast.Name)
+        and e.function.value.id in ("tshared", "tlocal")
+    )  # fmt: skip
+    names = {e.id for shape in shapes for e in expressions(shape) if isinstance(e, ast.Name)}
+    own = assigned_names(function)
+    return frozenset(n for n in names if n not in own and constant_size(scope, n) is not None)
 
 
 def constant_size(scope: ModuleScope, name: str) -> int | None:

@@ -65,18 +65,51 @@ def test_what_no_constant_says() -> None:
             tessera.compile(text.replace("{}", name), target="cpu").f(np.ones(3))
 
 
+MEMORY = """
+LONG = 16
+
+@kernel tile[(64,)] grid[(1,)]
+def lanes(a: u8[n, LONG], out: mut i32[n]):
+    row = tlocal.alloc((LONG + 1,), i32)
+    i = grid_tile_linear_id()
+    if i < n:
+        row[LONG] = 7
+        out[i] = row[LONG]
+
+@kernel tile[(64,)] grid[(1,)]
+def groups(a: i32[LONG], out: mut i32[n]):
+    s = tshared.alloc((2, LONG), i32)
+    t = tile_linear_id()
+    if t < LONG:
+        s[1, t] = a[t]
+    tbarrier()
+    if t < n:
+        out[t] = s[1, LONG - 1 - t]
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_memory_is_made_for_is_a_number_in_the_shapes_of_parameters(target: Any) -> None:
+    m = tessera.compile(MEMORY, target=target)
+    out = np.zeros(3, np.int32)
+    m.lanes(np.zeros((3, 16), np.uint8), out)
+    assert np.all(out == 7)
+    m.groups(np.arange(16, dtype=np.int32), out)
+    assert out.tolist() == [15, 14, 13]
+    with pytest.raises(tessera.TesseraError, match="T0834"):
+        m.lanes(np.zeros((3, 17), np.uint8), out)
+    with pytest.raises(tessera.TesseraError, match="T0834"):
+        m.groups(np.arange(15, dtype=np.int32), out)
+
+
 def test_a_hidden_constant_is_shown() -> None:
     source = (
-        "LONG = 16\n@kernel tile[(64,)] grid[(1,)]\n"
-        "def f{}(a: u8[n, LONG], out: mut i32[n]):\n"
-        "    row = tlocal.alloc((LONG + 1,), i32)\n    i = grid_tile_linear_id()\n"
-        "    if i < n:\n        row[LONG] = 7\n        out[i] = row[LONG]\n"
+        "LONG = 16\ndef g(a: u8[LONG]):\n    row = tlocal.alloc((LONG,), i32)\n"
+        "    row[0] = a[0]\n    return row[0]\n\n"
+        "@kernel tile[(64,)] grid[(1,)]\ndef f(a: u8[n], out: mut i32[1]):\n"
+        "    out[0] = g(a)\n"
     )
     with pytest.raises(tessera.TesseraError) as caught:
-        tessera.compile(source.replace("{}", ""), target="cpu")
+        tessera.compile(source, target="cpu")
     assert "not the constant of the file" in str(caught.value)
-    assert "`def f[LONG: int = 16](...)`" in str(caught.value)
-    out = np.zeros(3, np.int32)
-    right = tessera.compile(source.replace("{}", "[LONG: int = 16]"), target="cpu")
-    right.f(np.zeros((3, 16), np.uint8), out)
-    assert np.all(out == 7)
+    assert "`def g[LONG: int = 16](...)`" in str(caught.value)
