@@ -43,6 +43,8 @@ def misfit(value: object, dtype: DType) -> str | None:
         return None if low <= value <= high else f"`{dtype}` holds {low} to {high}"
     if not dtype.is_float:
         return f"`{dtype}` holds no numbers"
+    if not dtype.exponent:
+        return None  # of a tile whose dtype is not known yet
     if isinstance(value, int):
         return None if exact_in(value, dtype) else f"`{dtype}` does not hold {value} exactly"
     if math.isnan(value):

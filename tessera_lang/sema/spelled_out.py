@@ -16,6 +16,7 @@ from typing import Any, cast
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
+from tessera_lang.sema.kernel_words import in_plain_words
 from tessera_lang.sema.numpy_calls import (
     KEYWORDS_OF_NUMPY,
     OF_VECTORS,
@@ -24,6 +25,7 @@ from tessera_lang.sema.numpy_calls import (
     named_again,
     stored_result,
 )
+from tessera_lang.sema.numpy_words import OTHER_WORDS, of_numpy, unpacked_quantiles
 from tessera_lang.sema.python_casts import casts_of_python
 from tessera_lang.sema.reductions_of_rounds import before_statement
 from tessera_lang.sema.tree_copies import (
@@ -66,7 +68,9 @@ _OTHERWISE = re.compile(
     r"|\blinalg\b"
     r"|\b(?:int|float)\s*\("
     rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
-    rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*="
+    rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*=|{OTHER_WORDS}"
+    r"|\blambda\b|:\s*(?:int|float|bool)\s*=|=\s*\d+\s*$|::",
+    re.MULTILINE,
 )
 """What a text has that something is spelled out in."""
 _Names = Collection[str]
@@ -102,7 +106,10 @@ def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]
     lane = kernel_level(s) == "lane"  # where tables are read from memory
     seen = {name: t for name, t in tables.items() if name not in own and not lane}
     body = cast("tuple[ast.Stmt, ...]", mapped(s.body, lambda node: written(node, seen)))
-    body = _body(body if seen else s.body, bool(s.decorators), own)
+    body = body if seen else s.body
+    if kernel_level(s) == "tile":
+        body = in_plain_words(s, body, own)
+    body = _body(body, bool(s.decorators), own)
     body = cast("tuple[ast.Stmt, ...]", mapped(body, _calls(own)))
     if kernel_level(s) is not None and not {"int", "float"} & (own | set(top)):
         body = cast("tuple[ast.Stmt, ...]", mapped(body, casts_of_python(s)))
@@ -116,6 +123,8 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
     def of(node: Any) -> Any:
         if isinstance(node, ast.Comprehension):
             return _written_out(node)
+        if "op" not in names and (other := of_numpy(node, names)) is not None:
+            return of(other) if isinstance(other, ast.Call) else other
         if isinstance(node, ast.Subscript):
             return _with_places(node)
         if isinstance(node, ast.Attribute) and node.name in _DTYPES:
@@ -228,6 +237,8 @@ def _is_of_op(e: ast.Call) -> bool:
 def _unpacked(s: ast.Assign) -> ast.Assign:
     """``q, r = divmod(a, b)`` and ``x, y = op.meshgrid(a, b)`` as the two values."""
     call, span = s.value, s.value.span
+    if isinstance(s.target, ast.TupleExpr) and isinstance(call, ast.Call):
+        s = unpacked_quantiles(s, s.target, call)
     pair = isinstance(s.target, ast.TupleExpr) and len(s.target.items) == 2
     if not pair or not isinstance(call, ast.Call) or len(call.arguments) != 2:
         return s

@@ -20,6 +20,7 @@ GIVEN = {"d": d, "s": s, "h": h, "D": D}
 L, A, f32 = np.linspace(0.1, 0.9, 7), np.array([0.1, 0.2]), np.float32
 E: Any = cast("Any", np).eye(7)
 EXPRESSIONS: dict[str, Callable[[], Any]] = {
+    "op.array([0.1, 0.2])[1] * d": lambda: A[1] * d,
     "d * op.cos(op.linspace(0.1, 0.9, 7))": lambda: d * np.cos(L),
     "d[:2] * op.array([0.1, 0.2])": lambda: d[:2] * A,
     "D + 0.1 * op.eye(7)": lambda: D + 0.1 * E,
@@ -57,7 +58,6 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "    return y": lambda: L,
 }  # fmt: skip
 HELPED = {
-    "op.array([0.1, 0.2])[1] * d": lambda: A[1] * d,
     "op.median(op.linspace(0.1, 0.9, 7)) * d": lambda: np.median(L) * d,
     "op.reshape(op.linspace(0.1, 0.6, 6), (2, 3)) + D[:2, :3]": lambda: (
         np.linspace(0.1, 0.6, 6).reshape(2, 3) + D[:2, :3]

@@ -38,7 +38,6 @@ VALUES: dict[str, Callable[[], Any]] = {
     "op.fliplr(p) - op.flipud(p)": lambda: np.fliplr(p) - np.flipud(p),
 }  # fmt: skip
 HELPS = {
-    "op.maximum.accumulate(x)": "op.cummax", "op.add.reduce(x)": "op.sum",
     "op.bincount(p)": "op.arange(bins)", "op.histogram(x)": "op.floor",
     "op.searchsorted(x, v)": "v[None, :] < x[:, None]", "op.unique(p)": "the run alone",
     "op.interp(x, v, v)": "fp[k]", "op.cross(x, v)": "op.stack", "op.gradient(x)": "(x[2:]",

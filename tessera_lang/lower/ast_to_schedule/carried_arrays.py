@@ -17,6 +17,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import Local
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import TileAxis
 
 
@@ -75,9 +76,20 @@ def _fits(s: State, node: Node, kept: Node) -> bool:
         return False
     for a, b in zip(node.axes, kept.axes, strict=True):
         dim = s.private.dim(a.extent)
-        if a.extent is not b.extent and (dim is None or dim != s.private.dim(b.extent)):
+        if a.extent is not b.extent and (
+            dim is None or not _agree(s, dim, s.private.dim(b.extent))
+        ):
             return False
     return True
+
+
+def _agree(s: State, dim: Dim, other: Dim | None) -> bool:
+    """Whether two sizes are one, or the launch looks that they are."""
+    info = s.typed.tile
+    pairs = (
+        () if info is None else ((a.left, a.right) for a in info.agreements if a.operator == "==")
+    )
+    return dim == other or any({dim, other} == set(pair) for pair in pairs)
 
 
 def _read(kept: Node) -> Read:

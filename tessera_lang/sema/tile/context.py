@@ -111,6 +111,11 @@ class Kernel:
         default_factory=dict["tuple[ast.Expr, Instance]", OpenTile]
     )
     fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
+    # Extents that a loop changes from one size to another, which may be equal.
+    kept: dict[str, tuple[Dim, Dim]] = field(default_factory=dict[str, "tuple[Dim, Dim]"])
+    one_size: set[str] = field(default_factory=set[str])  # those that the launch holds equal
+    # What is stored into arrays that are filled with a whole number and have no dtype.
+    filled: dict[str, DType] = field(default_factory=dict[str, DType])
     needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
     whole: dict[tuple[str, int], None] = field(default_factory=dict[tuple[str, int], None])
     # Sizes of the last axes of whole arrays that are reduced, and that one element is stretched

@@ -26,10 +26,16 @@ from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
 from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
 from tessera_lang.sema.tile.arrays_made_again import nobody_sees_the_last, only_making
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.operators import give_tile, is_waiting, value_of_operand
+from tessera_lang.sema.tile.operators import (
+    default_of_literals,
+    give_tile,
+    is_waiting,
+    value_of_operand,
+)
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import I32
 from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
@@ -233,6 +239,8 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         term = c.infer(bound["value"])
         if dtype is None and isinstance(term, Scalar) and "shape" in bound:
             dtype = term.dtype
+        if dtype is None and "shape" in bound and default_of_literals(term) == I32:
+            dtype = c.kernel.filled.setdefault(target.id, I32)
     if "shape" in bound:
         shape = _sizes(c, bound["shape"])
     else:

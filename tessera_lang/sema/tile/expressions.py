@@ -240,7 +240,10 @@ def _conditional(c: TileContext, e: ast.Conditional) -> Term:
 def _subscript(c: TileContext, e: ast.Subscript) -> Term:
     base = c.infer(e.value)
     if isinstance(base, (Tensor, Tile)):
-        return subscript(c, e, base, target=False)
+        found = subscript(c, e, base, target=False)
+        waits = isinstance(base, Tile) and is_waiting(base) and isinstance(found, Scalar)
+        # An element of a tile whose dtype is not known yet waits with it.
+        return Tile(found.dtype, ()) if waits and isinstance(found, Scalar) else found
     term = lanes.infer_once(c, e)
     if isinstance(base, TupleType) and isinstance(e.value, ast.Attribute):
         _known_size(c, e, e.value)

@@ -106,6 +106,8 @@ def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     kind, wide = dtype or _common(terms), False
     if dtype is None and kind == F32 and not any(isinstance(t, Scalar) for t in terms):
         kind, wide = _floats(c, e, None)
+    elif dtype is None and kind == I32 and all(isinstance(t, Weak) for t in terms):
+        kind, wide = open_dtype(c, e, I32, literal=True)
     if kind is None:
         return c.report("T0206", "`op.array` takes numbers of one dtype", span,
                         helps=("give it one: `dtype=f32`",))  # fmt: skip

@@ -252,7 +252,10 @@ def _head_axis(
         return at
     first, last = facts.resolve(start.extent), facts.resolve(end.extent)
     if facts.equals(first, last) or c.is_open(first) or c.is_open(last):
-        return at
+        was_two = isinstance(at.extent, Sym) and at.extent.name in c.kernel.kept
+        return TileAxis(at.capacity, first) if was_two else at
+    if isinstance(at.extent, Sym) and at.extent.name in c.kernel.one_size:
+        return TileAxis(at.capacity, first)
     if any("@" in n for n in symbols_of(at.extent)):
         return at
     if variable is not None and variable[1].lower is not None:
@@ -263,7 +266,10 @@ def _head_axis(
         stale = any("@" in n for n in symbols_of(guess))
         if not stale and facts.equals(zero, first):
             return at if facts.equals(guess, at.extent) else TileAxis(at.capacity, guess)
-    return TileAxis(at.capacity, c.fresh(key, c.full(name), negative=False, inside=loop))
+    carried = c.fresh(key, c.full(name), negative=False, inside=loop)
+    assert isinstance(carried, Sym)
+    c.kernel.kept[carried.name] = (first, last)
+    return TileAxis(at.capacity, carried)
 
 
 def _body(

@@ -6,10 +6,13 @@ Owns the tuple that such an argument stands for. Must not know what takes a shap
 from __future__ import annotations
 
 from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.shapes import agree
+from tessera_lang.sema.tree_copies import copied
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
-from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType
 
 _SHAPES = ("shape", "start", "length", "repetitions")
 """Parameters that are tuples of sizes."""
@@ -27,6 +30,29 @@ def unpacked(c: TileContext, e: ast.Expr) -> ast.Expr:
         c.note(e, TupleType((Scalar(INDEX),) * len(made.items)))
         if c.final:
             c.typed.expanded[e] = made
+    return made
+
+
+def elements_of(c: TileContext, e: ast.Expr, term: Term, count: int) -> ast.TupleExpr | None:
+    """What the names of ``a, b = x`` get of an array or a tile that has a name: its first
+    ``count`` parts; None of anything else."""
+    axes = term.shape if isinstance(term, Tensor) else term.axes if isinstance(term, Tile) else ()
+    if not axes or not isinstance(e, (ast.Name, ast.Subscript)):
+        return None
+    size = axes[0].extent if isinstance(axes[0], TileAxis) else axes[0]
+    if size is None or not agree(c, size, count, e.span):
+        return None
+    text = f"{count} parts"
+    found = c.kernel.expanded.get(e)
+    if found is None or found[0] != text:
+        parts = tuple(
+            ast.Subscript(e.span, copied(e), (ast.IntLit(e.span, i),)) for i in range(count)
+        )
+        found = c.kernel.expanded[e] = text, ast.TupleExpr(e.span, parts)
+    made = found[1]
+    assert isinstance(made, ast.TupleExpr)
+    if c.final:
+        c.typed.expanded[e] = made
     return made
 
 

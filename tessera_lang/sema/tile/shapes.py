@@ -222,7 +222,42 @@ def agree(c: TileContext, a: Dim | None, b: Dim | None, span: Span) -> bool:
         return True
     if _agree_at_launch(c, a, b, span) or _agree_at_run(c, a, b):
         return True
-    return _ends_in_time(c, a, b, span) or _ends_in_time(c, b, a, span)
+    if _ends_in_time(c, a, b, span) or _ends_in_time(c, b, a, span):
+        return True
+    if _is_full(c, a, b, span) or _is_full(c, b, a, span):
+        return True
+    return _is_kept(c, a, span) or _is_kept(c, b, span)
+
+
+def _is_full(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
+    """``min(3, n - i)`` is 3 where a loop counts ``i`` up to a number: the launch looks whether
+    there are as many elements behind the last one."""
+    parts = _choices(a)
+    if parts is None or not isinstance(b, int) or all(p.known != b for p in parts):
+        return False
+    others = [dim_of_form(p) for p in parts if p.known != b]
+    least = [bounds_of_size(c, x) for x in others]
+    known = [c.kernel.facts.simplify(x[0]) for x in least if x is not None]
+    if len(known) < len(others) or not all(_is_size(c, x) for x in known):
+        return False
+    for low in known:
+        promise(c, b, low, span, "<=")
+    return True
+
+
+def _is_kept(c: TileContext, dim: Dim, span: Span) -> bool:
+    """Whether a loop keeps an extent that is one size at its begin and another at the end of a
+    round: the launch looks that these are equal."""
+    sizes = c.kernel.kept.get(dim.name) if isinstance(dim, Sym) else None
+    if sizes is None or not all(isinstance(x, int) or _is_size(c, x) for x in sizes):
+        return False
+    assert isinstance(dim, Sym)
+    if not agree(c, *sizes, span):
+        return False
+    if dim.name not in c.kernel.one_size:
+        c.kernel.one_size.add(dim.name)
+        c.kernel.changed = True  # the loop is gone through again
+    return True
 
 
 def _ends_in_time(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
@@ -304,6 +339,8 @@ def _has_room(c: TileContext, room: int, extent: Dim, span: Span) -> bool:
         return extent == room or (not whole and extent < room)
     if _is_size(c, extent):
         promise(c, extent, room, span, "==" if whole else "<=")
+        if whole and isinstance(extent, Sym):
+            c.kernel.facts.learn(extent.name, room)
     return True
 
 
@@ -316,6 +353,8 @@ def _agree_clipped(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
     only_left = [f for f in left if f not in right]
     only_right = [f for f in right if f not in left]
     if len(only_left) == 1 and len(only_right) == 1:
+        if _is_size(c, a) and _is_size(c, b):
+            return False  # the launch looks whether they are equal, and not the sizes in them
         one, other = dim_of_form(only_left[0]), dim_of_form(only_right[0])
         return _agree_sizes(c, one, other, span)
     if not only_right and len(only_left) == 1:

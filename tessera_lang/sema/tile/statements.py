@@ -28,7 +28,7 @@ from tessera_lang.sema.tile.fits_narrow_index import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
-from tessera_lang.sema.tile.shape_tuples import unpacked
+from tessera_lang.sema.tile.shape_tuples import elements_of, unpacked
 from tessera_lang.sema.tile.stores import WHOLE, augmented, store, whole_store, written_out
 from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.sema.tile.symbolic import (
@@ -171,6 +171,11 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
                 for t, dim in zip(target.items, dims, strict=True):
                     if isinstance(t, ast.Name) and dim is not None:
                         set_scalar(c, t.id, dim)
+            return
+        elements = elements_of(c, s.value, term, count)
+        if elements is not None:
+            for t, item in zip(target.items, elements.items, strict=True):
+                _assign_one(c, t, item, c.infer(item))
             return
         found = len(term.items) if isinstance(term, TupleType) else 1
     c.report("T0212", f"{found} value{'' if found == 1 else 's'} for {count} names", s.span)

@@ -34,7 +34,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.named_slices import changed_slice, helps_for_slice
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import F32, F64, I32, INDEX, U32, DType
+from tessera_lang.types.dtype import F32, F64, I32, I64, INDEX, U32, DType
 from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak
 
@@ -116,6 +116,8 @@ def fit_dtype(c: TileContext, target: ast.Subscript, dtype: DType, o: Operand) -
     if o.term == Scalar(INDEX) and fits_by_range(c, o.e, dtype):
         c.coerce(o.e, dtype)
         return
+    if _widened(c, target, dtype, o.term):
+        return
     number = isinstance(o.term, (Scalar, Tile))
     c.report(
         "T0208", f"`{source_of(target)}` holds `{dtype}`, not `{_held(o.term)}`", o.e.span,
@@ -123,6 +125,22 @@ def fit_dtype(c: TileContext, target: ast.Subscript, dtype: DType, o: Operand) -
         helps=(f"convert it: `({source_of(o.e)}).to({dtype})`",) if number else (),
         fixes=(cast_fix(o.e, dtype),) if number else (),
     )  # fmt: skip
+
+
+def _widened(c: TileContext, target: ast.Subscript, dtype: DType, term: Term) -> bool:
+    """Whether the array was filled with a whole number, without a dtype: then it is of what is
+    stored, from its beginning on."""
+    name = target.value.id if isinstance(target.value, ast.Name) else ""
+    if c.final or c.kernel.filled.get(name) != dtype or c.inlined:
+        return False
+    stored = term.dtype if isinstance(term, (Scalar, Tile)) else None
+    if isinstance(term, Weak) and term.kind == "float":
+        stored = c.cells.floats
+    if stored is None or stored == dtype or stored not in (I64, F32, F64):
+        return False
+    c.kernel.filled[name] = stored
+    c.kernel.changed = True
+    return True
 
 
 def _held(term: Term) -> str:

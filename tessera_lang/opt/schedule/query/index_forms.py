@@ -157,6 +157,8 @@ class IndexForms:
     def _numbered(self, o: Operation, scope: Scope) -> Linear:
         """An atom for what an operation gives: the same for the same operation on the same."""
         outer, keys = True, list[Hashable]()
+        if len(o.results) != 1:  # of which each is another number
+            return self.atom(scope is self.outer)
         low = 0 if o.result in self.sizes else -_FAR
         for v in o.operands:
             if v.type == INDEX:
