@@ -52,7 +52,7 @@ def test_unknown_commands(tesserac: Command, word: str, hint: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("check",), ("run",), ("run", "a", "b"), ("run", "a", "--target"), ("emit", "a"),
+        ("fmt",), ("run",), ("run", "a", "b"), ("run", "a", "--target"), ("emit", "a"),
         ("check", "a", "--format=xml"), ("check", "a", "--color=red"), ("--bogus",),
         ("cache", "bogus"), ("explain",), ("explain", "T1234"), ("build", "a"),
         ("emit", "double.tessera", "--stage=ptx", "--bounds=maybe"),

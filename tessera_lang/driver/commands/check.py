@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,7 @@ from tessera_lang.driver.commands.flags import (
 from tessera_lang.driver.commands.inputs import session_for, source_path
 from tessera_lang.driver.commands.kernel_selection import judged_for
 from tessera_lang.driver.commands.output import show
+from tessera_lang.driver.exit_codes import USAGE
 
 if TYPE_CHECKING:
     from tessera_lang.diagnostics import Diagnostic
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
     name="check",
     epilog=examples(
         "tesserac check kernels.tessera",
+        "tesserac check kernels/",
         "tesserac check kernels.tessera --signature 'x: f64[n], out: mut f64[m]' --format=json",
         "tesserac check kernels.tessera --lints --explain-guards",
         "tesserac check sum.tessera --remarks --arch=sm_90 --signature 'x: bf16[4096, 4096]'",
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.argument("names", nargs=-1, metavar="[FILES|DIRS...]")
 @signature_option
 @click.option("--strict", is_flag=True,
               help="Also report what is not proved of shared memory.")  # fmt: skip
@@ -50,16 +53,24 @@ if TYPE_CHECKING:
 @format_option
 @color_option
 def command(
-    files: tuple[str, ...], signatures: tuple[str, ...], strict: bool, lints: bool,
+    names: tuple[str, ...], signatures: tuple[str, ...], strict: bool, lints: bool,
     guards: bool, remarks: bool, target: str, arch: str, search: tuple[str, ...], format_: str,
     color: str,
 ) -> int:  # fmt: skip
-    """Report everything that is wrong with FILES; `-` is standard input."""
+    """Report everything that is wrong with FILES and the files in DIRS, or in the working folder;
+    `-` is standard input."""
+    from tessera_lang.driver.discovery import source_files
+
+    files = source_files(names or (".",))
+    if not files:
+        where = ", ".join(names) or "the working folder"
+        sys.stderr.write(f"error: there is no source file (`.tessera`) in {where}\n")
+        return USAGE
     session = session_for(search)
     if target or arch or signatures:  # else no backend is loaded
         session.options = judged_for(target, arch)
     found: list[Diagnostic] = []
-    paths = [source_path(session, name) for name in dict.fromkeys(files)]
+    paths = [source_path(session, name) for name in files]
     for path in paths:
         found.extend(session.check(path, signatures))
         if strict or lints or guards:

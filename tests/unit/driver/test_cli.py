@@ -61,7 +61,7 @@ def test_version(tesserac: Tesserac) -> None:
     [
         (("chekc", "a"), "Did you mean `check`?"),
         (("a.tessera",), "Did you mean `tesserac run a.tessera`?"),
-        (("check",), "Missing argument"),
+        (("fmt",), "Missing argument"),
         (("check", "--frmat=json", "a"), "--frmat"),
         (("explain", "T9999"), "There is no code T9999"),
         (("run", "a.tessera", "--set", "x"), "NAME=VALUE"),
@@ -134,8 +134,28 @@ def test_bad_files(tesserac: Tesserac, tmp_path: Path, data: bytes, code: str) -
 
 def test_a_folder_is_no_file(tesserac: Tesserac, tmp_path: Path) -> None:
     (tmp_path / "a.tessera").mkdir()
-    done = tesserac("check", "a.tessera", "--format=short")
-    assert done.returncode == 1 and "is a folder" in done.stdout
+    done = tesserac("run", "a.tessera")
+    assert done.returncode == 1 and "is a folder" in done.stderr
+
+
+def test_folders_are_checked(tesserac: Tesserac, folder: Folder, tmp_path: Path) -> None:
+    """Those that are named, and without names all that is below the working folder; hidden
+    folders and other files are left out."""
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "empty").mkdir()
+    names = ("a.tessera", "in/b.tessera", "in/deep/c.tessera", ".hidden/d.tessera", "in/e.txt")
+    folder(dict.fromkeys(names, FAULTY))
+    said = {n: [] for n in ("", "in", "in/deep")}
+    for name in said:
+        done = tesserac("check", *([name] if name else []), "--format=short")
+        assert done.returncode == 1
+        said[name] = sorted(line.split(":")[0] for line in done.stdout.splitlines())
+    assert said[""] == ["a.tessera", "in/b.tessera", "in/deep/c.tessera"]
+    assert said["in"] == ["in/b.tessera", "in/deep/c.tessera"]
+    assert said["in/deep"] == ["in/deep/c.tessera"]
+    done = tesserac("check", "empty")
+    assert done.returncode == 2 and "there is no source file" in done.stderr
 
 
 def test_signatures(tesserac: Tesserac, folder: Folder) -> None:
