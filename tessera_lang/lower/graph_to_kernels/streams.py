@@ -294,8 +294,6 @@ class StreamKernel:
             found = self._sum(operation, windows, inner)
         else:
             found = self._extreme(operation, windows, inner)
-        if not self.terms.held and ROWS not in found.labels:
-            raise CutError(value)  # the same for all rows: each group would compute it again
         self.running[key] = found
         return found
 
@@ -328,7 +326,13 @@ class StreamKernel:
         text = f"op.softmax({part.text}, axis={part.labels.index(STREAM)})"
         return self._named(text, part.labels, part.dtype, "loop")
 
-    def _start(self, number: str, labels: tuple[str, ...], dtype: DType, columns: int) -> str:
+    def _start(
+        self, number: str, labels: tuple[str, ...], dtype: DType, columns: int, value: Value
+    ) -> str:  # fmt: skip
+        """The variable of a result, which has one element for each row, or for each row and
+        column of a product. Raises CutError of others."""
+        if ROWS not in labels or INNER in labels or (COLUMNS in labels) != bool(columns):
+            raise CutError(value)
         name = f"r{len(self.running)}_{self._count}"
         self._count += 1
         sizes = {ROWS: str(self.rows), COLUMNS: self.size(columns)}
@@ -362,7 +366,7 @@ class StreamKernel:
         first = "-inf" if word == "max" else "inf"
         if not dtype.is_float:
             raise CutError(operation.result)
-        name = self._start(first, labels, dtype, 0)
+        name = self._start(first, labels, dtype, 0, operation.result)
         self.body.append(f"{name}n = {word}({name}, {text})")
         self.updates.append(f"{name} = {name}n")
         return Running(name, labels, dtype, ())
@@ -388,7 +392,7 @@ class StreamKernel:
         else:
             labels, columns = tuple(x for x in term.labels if x != STREAM), 0
             added = f"op.sum({term.text}, axis={term.labels.index(STREAM)})"
-        name = self._start("0.0", labels, dtype, columns)
+        name = self._start("0.0", labels, dtype, columns, operation.result)
         factor = self._correction(shift, labels, dtype)
         self.body.append(f"{name}n = {name}{factor} + {added}")
         self.updates.append(f"{name} = {name}n")

@@ -20,8 +20,9 @@ from tests.unit.graph import by_numpy, cascades, on_cpu, reference
 from tests.unit.graph.random_operators import random_operators
 
 SEEDS, IN_ONE_TEST = range(500), 5
-FOUND = (0, 384)
-"""Sums that are the same for all rows of a loop; kernels of which each needs the other."""
+FOUND = (0, 384, 502)
+"""Sums that are the same for all rows of a loop; kernels of which each needs the other;
+a sum for each element of what a product contracts."""
 _FUSED, _SINGLE = 1e-8, 1e-9
 """Of the largest element: sums in another order, behind tens of operators."""
 
@@ -94,6 +95,6 @@ def test_text_of_kernels(first: int) -> None:
         check_text(seed)
 
 
-@pytest.mark.parametrize("seed", [*FOUND, 57, 201, 330])
+@pytest.mark.parametrize("seed", [*FOUND, 57, 201])
 def test_text_of_some_kernels(seed: int) -> None:
     check_text(seed)
