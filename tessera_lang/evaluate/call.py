@@ -221,6 +221,8 @@ class Calls(Expressions):
             if method.name == "extend" and not isinstance(given, Unknown):
                 more = list(self.iterate(given, arguments.call.span))
             return self.grow(items, more)
+        if isinstance(receiver, dict):
+            return self._of_dict(cast("dict[object, object]", receiver), method.name, arguments)
         if method.name in ("item", "tolist"):
             bind(arguments, method.name, (), 0)
             with located(arguments.call.span):
@@ -229,6 +231,14 @@ class Calls(Expressions):
         with located(arguments.call.span):
             target = dtype_of(dtype, arguments.span_of("dtype", 0))
             return self.world.convert(method.receiver, target)
+
+    def _of_dict(self, table: dict[object, object], name: str, arguments: Arguments) -> object:
+        if name == "get":
+            given = bind(arguments, ".get", ("key", "default"), 1)
+            key = given["key"]
+            return Unknown() if isinstance(key, Unknown) else table.get(key, given.get("default"))
+        bind(arguments, f".{name}", (), 0)
+        return list({"items": table.items, "keys": table.keys, "values": table.values}[name]())
 
     def _items_of(self, value: object, one: bool) -> object:
         """The numbers of an array in lists; ``one``: its only number."""

@@ -56,6 +56,7 @@ MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
 
 MAX_GRID_AXES = 3
 LIST_METHODS = ("append", "extend")
+DICT_METHODS = ("get", "items", "keys", "values")
 
 
 class Expressions(Operators):
@@ -324,6 +325,9 @@ class Expressions(Operators):
                 return Method(cast("object", owner), e.name)
             raise fault("T0817", f"a list has no attribute `{e.name}`", e.name_span,
                         helps=("it has `append` and `extend`",))  # fmt: skip
+        if isinstance(owner, dict) and e.name in DICT_METHODS:
+            return Method(cast("object", owner), e.name)
+        owner = cast("object", owner)
         if e.name == "item" and arithmetic.is_number(owner):
             return Method(owner, e.name)
         raise fault(
@@ -516,6 +520,7 @@ class Expressions(Operators):
         if self.world.is_array(owner):
             items = self._places(items, target)
             self.own(owner, target.value, "", scope, target.span)
+            value = self.as_operand(value, target.span)
             with located(target.span, "T0807"):
                 self.world.write(owner, cast("tuple[Index, ...]", items), value)
         elif is_unknown(items) or isinstance(owner, Unknown):

@@ -127,11 +127,20 @@ class Operators:
                     return Unknown("bool")
                 if self.world.is_array(a) or self.world.is_array(b):
                     if operator in ("in", "not in"):
-                        raise not_built("`in` of an array", span)
+                        return self._among(operator, a, b, span)
                     return self.world.binary(operator, *self._operands(a, b, span))
             elif a is not b and (isinstance(a, Unknown) or isinstance(b, Unknown)):
                 return Unknown("bool")
             return arithmetic.compare(operator, a, b)
+
+    def _among(self, operator: str, a: object, b: object, span: Span) -> object:
+        """Whether an element of an array is a number."""
+        if not self.world.is_array(b):
+            raise not_built("`in` for an array", span, "compare each element: `a == b`")
+        found = self.world.reduce("any", self.world.binary("==", b, a), None)
+        if isinstance(found, Unknown):
+            return Unknown("bool")
+        return bool(found) == (operator == "in")
 
     def either(self, a: object, b: object) -> object:
         """What is known of a value that is one of two."""

@@ -48,7 +48,7 @@ from tessera_lang.target.host_world import (
     Reduction,
     WorldFault,
 )
-from tessera_lang.types.dtype import BOOL, F32, DType, widens_to
+from tessera_lang.types.dtype import BOOL, F32, F64, DType, widens_to
 
 
 class HostWorld(Measuring):
@@ -321,6 +321,8 @@ class HostWorld(Measuring):
         computed = self._numbers_of.computed(operator, left, right)
         if computed is not None:
             found, numbers = computed
+            if self.floats == F64 and found.dtype == np.float32:
+                found = numbers()
             return self.of_numbers(self._kept(found), numbers)
         left, right = self._numbers_of.met(left, right) or (left, right)
         return self._kept(host_array_arithmetic.binary(operator, left, right))
