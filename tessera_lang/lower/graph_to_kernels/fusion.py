@@ -250,6 +250,7 @@ class _Planner:
                 wanted = tuple(w.label for w in windows[v] if w.label)
                 if part.labels != wanted or not kernel.running:
                     raise NotFused("it is the same along an axis of its own")
+            _check_sizes(kernel, windows)
             return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
         raise NotFused("its reductions are no cascade along one axis")
 
@@ -422,6 +423,7 @@ class _Planner:
             for v, part in parts.items():
                 if part.labels != tuple(w.label for w in windows[v] if w.label):
                     raise NotFused("it is the same along an axis of its own")
+            _check_sizes(kernel, windows)
             return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
         raise NotFused("it is not made of rows")
 
@@ -507,6 +509,13 @@ class _Planner:
                 operation = self.made.get(value) or self.calls.get(value)
                 left.extend(operation.operands if operation is not None else ())
         return found
+
+
+def _check_sizes(kernel: StreamKernel, values: Collection[Value]) -> None:
+    """Each size is that of an axis of what is read. Raises NotFused."""
+    known = {0, 1, *(n for v in kernel.arguments for n in sizes_of(v))}
+    if not known.issuperset((*kernel.sizes, *(n for v in values for n in sizes_of(v)))):
+        raise NotFused("it is the same along an axis of its own")
 
 
 def _is_softmax_of_rows(o: Operation) -> bool:
