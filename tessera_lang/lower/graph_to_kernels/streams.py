@@ -3,8 +3,9 @@ of earlier ones, computed tile by tile.
 
 A sum whose terms are G(x) * H(d) of earlier results d carries the sum for the d of the elements so
 far; when d becomes d', it is multiplied by H(d') / H(d). Here H is either a factor that is the same
-along the axis, which stands behind the loop, or ``exp`` of a sum in which d stands, whose quotient
-is ``exp`` of a difference. What splits in neither way has its d from a kernel of its own.
+along the axis and stands behind the loop, or ``exp`` of a sum in which d stands, whose quotient is
+``exp`` of a difference; both only where ``ranges`` proves that each partial sum is in range. What
+splits in neither way has its d from a kernel of its own.
 
 Owns the text of such a kernel. Must not know which values are fused, nor why.
 """
@@ -18,6 +19,14 @@ from typing import Literal, cast
 from tessera_lang.evaluate.arithmetic import round_float
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import operator_of
+from tessera_lang.lower.graph_to_kernels.parts import (
+    Part,
+    aligned,
+    number_text,
+    turned,
+    wide_of,
+)
+from tessera_lang.lower.graph_to_kernels.ranges import Ranges, inner_windows
 from tessera_lang.lower.graph_to_kernels.terms import Atoms, CutError, NotFused, Term, Terms
 from tessera_lang.lower.graph_to_kernels.windows import (
     COLUMNS,
@@ -43,16 +52,9 @@ _SUMS = ("graph.sum", "graph.matmul")
 _NEUTRAL = {"graph.reduce_max": -math.inf, "graph.reduce_min": math.inf}
 _LOG2E = math.log2(math.e)
 _LARGEST = "3.0e38"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A tile of a value, or a number (no labels), as text; floats of 16 bits are ``narrow`` only
-    where they were just read."""
-
-    text: str
-    labels: tuple[str, ...]
-    dtype: DType
+_NO_SPLIT = "what it stands in is neither a factor of the terms nor in the exponent of `exp`"
+_NO_BOUND = "in the exponent of `exp` it is not the greatest of all the rest so far"
+_OUT_OF_RANGE = "the sum without it as a factor may leave the range of floats"
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +104,7 @@ class StreamKernel:
     _parts: dict[tuple[Phase, Value, Windows], Part] = field(
         default_factory=lambda: dict["tuple[Phase, Value, Windows]", Part]()
     )
+    guarded: set[tuple[Value, Windows]] = field(default_factory=set["tuple[Value, Windows]"])
     _count: int = 0
 
     def size(self, n: int) -> str:
@@ -154,14 +157,16 @@ class StreamKernel:
         text = f"{name}[{', '.join(w.index for w in windows)}]" if windows else f"{name}[()]"
         if value in self.numbers:
             text = name
-        return _turned(text, windows, dtype)
+        return turned(text, windows, dtype)
 
     def _number(self, operation: Operation) -> Part:
         dtype = operation.result.tensor_type.dtype
         value = cast("float", operation.attributes["value"])
         if not dtype.is_float:
             return Part(str(value) if dtype.bits == 1 else f"{dtype}({value})", (), dtype)
-        return Part(_float(round_float(float(value), dtype), _wide(dtype)), (), _wide(dtype))
+        return Part(
+            number_text(round_float(float(value), dtype), wide_of(dtype)), (), wide_of(dtype)
+        )
 
     def _places(self, operation: Operation, windows: Windows) -> Part:
         (window,) = windows
@@ -178,7 +183,7 @@ class StreamKernel:
 
     def wide(self, part: Part) -> Part:
         """A part in the dtype of arithmetic."""
-        wide = _wide(part.dtype)
+        wide = wide_of(part.dtype)
         if wide == part.dtype:
             return part
         text = f"{part.text}.to({wide})" if part.labels else f"{wide}({part.text})"
@@ -186,7 +191,7 @@ class StreamKernel:
 
     def _elementwise(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
         name, t = operation.name, operation.result.tensor_type
-        dtype = _wide(t.dtype)
+        dtype = wide_of(t.dtype)
         if name == "graph.exp":
             return self._exponential(operation, windows, phase)
         parts = [self.wide(self.part(v, windows, phase)) for v in operation.operands]
@@ -200,7 +205,7 @@ class StreamKernel:
         row = operator_of(operation)
         words: dict[str, object] = dict(operation.attributes)
         words["dtype"] = dtype.name
-        texts = (_aligned(p, labels) for p in parts)
+        texts = (aligned(p, labels) for p in parts)
         words.update(zip(row.operands, texts, strict=True))
         return self._named(row.source.format(**words), labels, dtype, phase)
 
@@ -224,7 +229,7 @@ class StreamKernel:
             text = f"{a.text} @ {b.text}.T"
         else:
             text = f"{b.text} @ {a.text}.T"
-        dtype = _wide(operation.result.tensor_type.dtype)
+        dtype = wide_of(operation.result.tensor_type.dtype)
         work = 2.0 * math.prod(sizes_of(operation.result)) * count
         axes = tuple(w.label or w.index for w in windows)
         self.products.setdefault(operation.result, {})[axes] = work
@@ -258,6 +263,10 @@ class StreamKernel:
         found = self._run(value, windows)
         name = f"{found.name}n" if phase == "loop" and not self.terms.held else found.name
         part = Part(name, found.labels, found.dtype)
+        if phase != "after" and (value, windows) in self.guarded:
+            none = number_text(_NEUTRAL[self.terms.made[value].name], found.dtype)
+            text = f"op.where({name} == {none}, {number_text(0.0, found.dtype)}, {name})"
+            return self._named(text, found.labels, found.dtype, phase)
         return self._times(part, found.pulled, phase)
 
     def _times(self, part: Part, terms: Sequence[Term], phase: Phase) -> Part:
@@ -265,7 +274,7 @@ class StreamKernel:
             other = self.wide(self.part(value, windows, phase))
             labels = labels_of(tuple({Window(x, "") for x in (*part.labels, *other.labels)}))
             sign = "*" if power > 0 else "/"
-            text = f"{_aligned(part, labels)} {sign} {_aligned(other, labels)}"
+            text = f"{aligned(part, labels)} {sign} {aligned(other, labels)}"
             part = self._named(text, labels, part.dtype, phase)
         return part
 
@@ -279,13 +288,7 @@ class StreamKernel:
         if operation.name != "graph.matmul":
             (axis,) = operation.integers("axes")
         self.terms.stream = sizes_of(source)[axis]
-        along = self._along()
-        if operation.name == "graph.matmul":
-            inner = (*windows[:-1], along)
-        elif operation.attributes["keepdims"]:
-            inner = (*windows[:axis], along, *windows[axis + 1 :])
-        else:
-            inner = (*windows[:axis], along, *windows[axis:])
+        inner = inner_windows(operation, windows, self._along())
         self.sums.add(value)
         self.reduced.append((source, inner, _NEUTRAL.get(operation.name, 0.0)))
         if self.terms.held:
@@ -309,7 +312,7 @@ class StreamKernel:
         if STREAM not in part.labels:
             raise CutError(operation.result)
         word = operation.name.removeprefix("graph.").removeprefix("reduce_")
-        dtype = _wide(operation.result.tensor_type.dtype)
+        dtype = wide_of(operation.result.tensor_type.dtype)
         labels = tuple(x for x in part.labels if x != STREAM)
         text = f"op.{word}({part.text}, axis={part.labels.index(STREAM)})"
         if word == "sum" and part.dtype != dtype:
@@ -351,7 +354,7 @@ class StreamKernel:
         if self.terms.streams(source, inner):
             raise CutError(self.terms.first_result(source))
         word = operation.name.removeprefix("graph.reduce_")
-        dtype = _wide(operation.result.tensor_type.dtype)
+        dtype = wide_of(operation.result.tensor_type.dtype)
         atoms = self.terms.sum_of(source, inner)
         ((value, part), scale), *rest = atoms.items()
         simple = not rest and scale > 0 and dtype.is_float
@@ -361,7 +364,7 @@ class StreamKernel:
             raise CutError(operation.result)
         text = f"op.{word}({inside.text}, axis={inside.labels.index(STREAM)})"
         if simple and scale != 1.0:
-            text = f"{text} * {_float(scale, dtype)}"
+            text = f"{text} * {number_text(scale, dtype)}"
         labels = tuple(x for x in inside.labels if x != STREAM)
         first = "-inf" if word == "max" else "inf"
         if not dtype.is_float:
@@ -375,18 +378,10 @@ class StreamKernel:
         source, t = operation.operands[0], operation.result.tensor_type
         if not t.dtype.is_float:
             raise CutError(operation.result)
-        terms = self.terms.factors(source, inner, 1)
-        inside = [x for x in terms if STREAM in labels_of(x[1])]
-        pulled = tuple(x for x in terms if STREAM not in labels_of(x[1]))
-        if not inside or inside[0][2] < 0:
-            raise CutError(source)
-        shift: Atoms = {}
-        for value, part, power in inside:
-            self.terms.add_shift(value, part, power, shift)
-        term = self._product_of(inside)
+        term, pulled, shift = self._split(source, inner)
         if STREAM not in term.labels:
             raise CutError(source)
-        dtype = _wide(t.dtype)
+        dtype = wide_of(t.dtype)
         if operation.name == "graph.matmul":
             added, labels, columns = self._sum_of_products(operation, windows, term)
         else:
@@ -396,6 +391,7 @@ class StreamKernel:
         factor = self._correction(shift, labels, dtype)
         self.body.append(f"{name}n = {name}{factor} + {added}")
         self.updates.append(f"{name} = {name}n")
+        self._undo_guards(name, labels, dtype, shift)
         return Running(name, labels, dtype, pulled)
 
     def _sum_of_products(
@@ -415,46 +411,163 @@ class StreamKernel:
         text = term.text if term.dtype == narrow else f"{term.text}.to({narrow})"
         return f"{text} @ {other.text}", (ROWS, COLUMNS), count
 
+    # --- terms of sums -----------------------------------------------------------------
+
+    def _split(self, source: Value, inner: Windows) -> tuple[Part, tuple[Term, ...], Atoms]:
+        """A term without the factors that are multiplied behind the loop, these, and what stands
+        in the exponents of the others of results that are not known before its end."""
+        terms = self.terms.factors(source, inner, 1)
+        along = [x for x in terms if STREAM in labels_of(x[1])]
+        if not along or along[0][2] < 0:
+            raise CutError(source)
+        ranges = Ranges(self.terms)
+        outside = ranges.outside([x for x in terms if x not in along])
+        inside = [x for x in terms if x not in outside]
+        shift: Atoms = {}
+        for value, part, power in inside:
+            if (value, part, power) in along:
+                self._add_shift(ranges, value, part, power, shift)
+            elif self.terms.streams(value, part):
+                raise CutError(self.terms.first_result(value), _OUT_OF_RANGE)
+        if ranges.in_any_order(inside):
+            return self._product_of(inside), outside, shift
+        return self.wide(self._without(source, inner, outside)), outside, shift
+
     def _product_of(self, terms: Sequence[Term]) -> Part:
         value, windows, _ = terms[0]
         part = self.wide(self.part(value, windows, "loop"))
         return self._times(part, terms[1:], "loop")
 
+    def _add_shift(
+        self, ranges: Ranges, value: Value, windows: Windows, power: int, shift: Atoms
+    ) -> None:
+        """Adds what earlier results do to a factor: to the exponent of ``exp``, of which they are
+        the greatest that is so far."""
+        if not self.terms.streams(value, windows):
+            return
+        operation = self.terms.made[value]
+        if operation.name != "graph.exp":
+            raise CutError(self.terms.first_result(value), _NO_SPLIT)
+        exponent = self.terms.sum_of(operation.operands[0], windows)
+        atoms = {k: power * x for k, x in exponent.items()}
+        moving = [k for k in atoms if self.terms.streams(*k)]
+        own = ranges.own_extreme(atoms)
+        for key in moving:
+            if STREAM in labels_of(key[1]):
+                raise CutError(self.terms.first_result(key[0]), _NO_SPLIT)
+            if key != own:
+                raise CutError(self.terms.first_result(key[0]), _NO_BOUND)
+            shift[key] = shift.get(key, 0.0) + atoms[key]
+            self._guard(key)
+
+    def _without(self, value: Value, windows: Windows, outside: Sequence[Term]) -> Part:
+        """A term in the order in which it is written, without the factors that stand outside."""
+        gone = {x[:2] for x in outside}
+        factors = self.terms.factors(value, windows, 1)
+        if not any(x[:2] in gone for x in factors):
+            return self.part(value, windows, "loop")
+        operation = self.terms.made[value]
+        inner = moved(operation, windows)
+        if inner is not None or operation.name == "graph.cast":
+            return self._without(operation.operands[0], inner or windows, outside)
+        left, right = (
+            [x[:2] in gone for x in self.terms.factors(v, windows, 1)] for v in operation.operands
+        )
+        if all(right):
+            return self._without(operation.operands[0], windows, outside)
+        if all(left) and operation.name == "graph.mul":
+            return self._without(operation.operands[1], windows, outside)
+        b = self.wide(self._without(operation.operands[1], windows, outside))
+        a = (Part(number_text(1.0, b.dtype), (), b.dtype) if all(left)
+             else self.wide(self._without(operation.operands[0], windows, outside)))  # fmt: skip
+        labels = labels_of(tuple({Window(x, "") for x in (*a.labels, *b.labels)}))
+        sign = "*" if operation.name == "graph.mul" else "/"
+        return self._named(
+            f"{aligned(a, labels)} {sign} {aligned(b, labels)}", labels, b.dtype, "loop"
+        )
+
+    # --- extremes of no elements that count -----------------------------------------------
+
+    def _guard(self, key: tuple[Value, Windows]) -> None:
+        """A result that is the extreme of no elements that count is 0 in what the loop computes:
+        the terms so far are exponentials of -inf, and add nothing."""
+        value, windows = self._bare(*key)
+        if value is None or (value, windows) in self.guarded:
+            return
+        self.guarded.add((value, windows))
+        for made in [k for k in self._parts if k[0] != "after" and self.terms.streams(*k[1:])]:
+            del self._parts[made]
+        for wanted in [k for k in self._weights if k[0] != "after"]:
+            del self._weights[wanted]
+
+    def _is_replaced(self, key: tuple[Value, Windows]) -> bool:
+        """Whether a value is an extreme, or 0 where that is infinite, as what softmax is relative
+        to: a sum of its terms is but a quotient, or in a logarithm."""
+        operation = self.terms.made.get(key[0])
+        if operation is None or not operation.operands:
+            return False
+        inner = moved(operation, key[1])
+        if inner is not None:
+            return self._is_replaced((operation.operands[0], inner))
+        return operation.name == "graph.where" and Ranges(self.terms).is_extreme(*key)
+
+    def _bare(self, value: Value, windows: Windows) -> tuple[Value | None, Windows]:
+        """The extreme that a value is, where nothing replaces infinite ones."""
+        operation = self.terms.made[value]
+        if operation.name in _NEUTRAL:
+            return value, windows
+        inner = moved(operation, windows)
+        return (None, windows) if inner is None else self._bare(operation.operands[0], inner)
+
+    def _undo_guards(self, name: str, labels: tuple[str, ...], dtype: DType, shift: Atoms) -> None:
+        """Behind the loop a sum relative to an infinite extreme is NaN, as its terms are; without
+        any element it is 0."""
+        for key in shift:
+            value, windows = self._bare(*key)
+            if value is None:
+                continue
+            part = self.wide(self.part(value, windows, "after"))
+            count = self.size(self.terms.stream)
+            text = f"op.where({count} > 0, {part.text} - {part.text}, {number_text(0.0, dtype)})"
+            found = self._named(text, part.labels, dtype, "after")
+            self.behind.append(f"{name} = {name} + {aligned(found, labels)}")
+
     # --- exponentials ------------------------------------------------------------------
 
     def _exponential(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
         """``exp`` of a sum: one multiplication and addition for each element, in units of log2,
-        where the result is of 16 bits or f32."""
-        source, dtype = operation.operands[0], _wide(operation.result.tensor_type.dtype)
+        where the result is of 16 bits or f32 and a factor that all terms have is of no matter."""
+        source, dtype = operation.operands[0], wide_of(operation.result.tensor_type.dtype)
         atoms = self.terms.sum_of(source, windows)
         full = [k for k in atoms if len(labels_of(k[1])) > 1]
-        if dtype != F32 or len(full) != 1 or len(atoms) < 2:
+        exact = not any(map(self._is_replaced, atoms))
+        if dtype != F32 or len(full) != 1 or len(atoms) < 2 or exact:
             part = self.wide(self.part(source, windows, phase))
             return self._named(f"op.exp({part.text})", part.labels, dtype, phase)
         (own,) = full
         tile = self.wide(self.part(*own, phase))
         rest = self._weighted({k: x for k, x in atoms.items() if k != own}, phase, dtype)
         labels = labels_of(tuple({Window(x, "") for x in (*tile.labels, *rest.labels)}))
-        scale = _float(atoms[own] * _LOG2E, dtype)
-        text = f"math.fma({_aligned(tile, labels)}, {scale}, {_aligned(rest, labels)})"
+        scale = number_text(atoms[own] * _LOG2E, dtype)
+        text = f"math.fma({aligned(tile, labels)}, {scale}, {aligned(rest, labels)})"
         word = "fast.exp2" if self.narrow else "op.exp2"
         return self._named(f"{word}({text})", labels, dtype, phase)
 
-    def _weighted(self, atoms: Atoms, phase: Phase, dtype: DType) -> Part:
-        """A sum of values times numbers, in units of log2."""
-        wanted = phase, frozenset[object](atoms.items())
+    def _weighted(self, atoms: Atoms, phase: Phase, dtype: DType, unit: float = _LOG2E) -> Part:
+        """A sum of values times numbers, in units of log2 or others."""
+        wanted = phase, frozenset[object]((*atoms.items(), unit))
         if wanted in self._weights:
             return self._weights[wanted]
         found: Part | None = None
         for (value, windows), number in atoms.items():
             part = self.wide(self.part(value, windows, phase))
-            text = f"{part.text} * {_float(number * _LOG2E, dtype)}"
+            text = f"{part.text} * {number_text(number * unit, dtype)}"
             if found is None:
                 found = self._named(text, part.labels, dtype, phase)
                 continue
             labels = labels_of(tuple({Window(x, "") for x in (*part.labels, *found.labels)}))
             one = self._named(text, part.labels, dtype, phase)
-            both = f"{_aligned(found, labels)} + {_aligned(one, labels)}"
+            both = f"{aligned(found, labels)} + {aligned(one, labels)}"
             found = self._named(both, labels, dtype, phase)
         assert found is not None
         self._weights[wanted] = found
@@ -465,40 +578,14 @@ class StreamKernel:
         moving = {k: x for k, x in shift.items() if x}
         if not moving:
             return ""
-        before = self._weighted(moving, "old", dtype)
-        now = self._weighted(moving, "loop", dtype)
+        exact = not any(map(self._is_replaced, moving))
+        unit = 1.0 if exact else _LOG2E
+        before = self._weighted(moving, "old", dtype, unit)
+        now = self._weighted(moving, "loop", dtype, unit)
+        step = f"{now.text} - {before.text}"
+        step = f"({step}) * {number_text(_LOG2E, dtype)}" if exact else step
         word = "fast.exp2" if dtype == F32 else "op.exp2"
         # Before the first element that counts the sum is 0, and stays so for a finite factor.
-        text = f"min({word}({now.text} - {before.text}), {dtype}({_LARGEST}))"
+        text = f"min({word}({step}), {dtype}({_LARGEST}))"
         part = self._named(text, now.labels, dtype, "loop")
-        return f" * {_aligned(part, labels)}"
-
-
-# --- text ------------------------------------------------------------------------------------
-
-
-def _wide(dtype: DType) -> DType:
-    return F32 if dtype.is_float and dtype.bits < 32 else dtype
-
-
-def _float(value: float, dtype: DType) -> str:
-    return f"{dtype}({float(value)!r})"
-
-
-def _turned(text: str, windows: Windows, dtype: DType) -> Part:
-    """What is read has the axes of the array; tiles have an order of their own."""
-    have = tuple(w.label for w in windows if w.label)
-    labels = labels_of(windows)
-    if have == labels:
-        return Part(text, labels, dtype)
-    if len(labels) != 2:
-        raise NotFused("an array of three axes in a tile lies in another order")
-    return Part(f"{text}.T", labels, dtype)
-
-
-def _aligned(part: Part, labels: tuple[str, ...]) -> str:
-    """A part beside others that have these axes."""
-    if part.labels == labels or not part.labels:
-        return part.text
-    at = ", ".join(":" if x in part.labels else "None" for x in labels)
-    return f"{part.text}[{at}]"
+        return f" * {aligned(part, labels)}"

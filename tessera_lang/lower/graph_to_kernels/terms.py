@@ -15,7 +15,6 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     STREAM,
     Windows,
     is_elementwise,
-    labels_of,
     moved,
     sizes_of,
 )
@@ -35,10 +34,11 @@ class NotFused(Exception):
 
 
 class CutError(Exception):
-    """A value has to be in memory before the loop."""
+    """A value has to be in memory before the loop. ``why``: what of it does not split, if said."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, why: str = "") -> None:
         self.value = value
+        self.why = why
         super().__init__()
 
 
@@ -139,20 +139,6 @@ class Terms:
                 return [(value, (), power)]
             case _:
                 return [(value, windows, power)]
-
-    def add_shift(self, value: Value, windows: Windows, power: int, shift: Atoms) -> None:
-        """Adds what earlier results do to a factor: to the exponent of ``exp``."""
-        if not self.streams(value, windows):
-            return
-        operation = self.made[value]
-        if operation.name == "graph.exp":
-            atoms = self.sum_of(operation.operands[0], windows)
-            moving = {k: x for k, x in atoms.items() if self.streams(*k)}
-            if all(STREAM not in labels_of(k[1]) for k in moving):
-                for key, number in moving.items():
-                    shift[key] = shift.get(key, 0.0) + power * number
-                return
-        raise CutError(self.first_result(value))
 
     def sum_of(self, value: Value, windows: Windows, number: float = 1.0) -> Atoms:
         """A value as a sum of values times numbers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tessera_lang.driver.function_graphs import graph_program, plain_functions
 from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.pipeline import GRAPH
@@ -60,8 +62,58 @@ def least(q, k, v):
     return op.exp(op.min(z, axis=1, keepdims=True) - z) @ v
 def gated(q, k, v, w): return w * (op.softmax(q @ k.T, axis=1) @ v) + 1.0
 """
+RANGES = """
+def by_hand(q, k, v, b):
+    z = q @ k.T + b
+    e = op.exp(z - op.max(z, axis=1, keepdims=True))
+    return (e @ v) / op.sum(e, axis=1, keepdims=True)
+def mirrored(q, k, v, b):
+    z = q @ k.T - b
+    e = op.exp(op.min(z, axis=1, keepdims=True) - z)
+    return (e @ v) / op.sum(e, axis=1, keepdims=True)
+def alone(q, k):
+    z = q @ k.T
+    return op.sum(op.exp(2.0 * (z - op.max(z, axis=1, keepdims=True))), axis=1)
+def of_weights(q, k, v, b):
+    z = q @ k.T + b
+    e = op.exp(z - op.max(z, axis=1, keepdims=True))
+    return (e / op.sum(e, axis=1, keepdims=True)) @ v
+def about_mean(q, k):
+    z = q @ k.T
+    return op.sum(op.exp(z - op.mean(z, axis=1, keepdims=True)), axis=1)
+def about_other(q, k, w, v):
+    z = q @ k.T
+    return op.exp(z - op.max(w @ v.T, axis=1, keepdims=True)) @ v
+def about_double(q, k):
+    z = q @ k.T
+    return op.sum(op.exp(z - 2.0 * op.max(z, axis=1, keepdims=True)), axis=1)
+def about_both(q, k):
+    z = q @ k.T
+    d = op.max(z, axis=1, keepdims=True) + op.mean(z, axis=1, keepdims=True)
+    return op.sum(op.exp(z - d), axis=1)
+def replaced(q, k):
+    z = q @ k.T
+    top = op.max(z, axis=1, keepdims=True)
+    return op.sum(op.exp(z - op.where(top == 2.0, 0.0, top)), axis=1)
+def squared(q, k):
+    z = op.exp(q @ k.T)
+    return op.sum((z / op.sum(z, axis=1, keepdims=True)) ** 2, axis=1)
+def scaled(q, k, v):
+    z = q @ k.T
+    return (z / op.max(op.abs(z), axis=1, keepdims=True)) @ v
+def scaled_square(q, k):
+    z = q @ k.T
+    return op.sum((z / op.max(op.abs(z), axis=1, keepdims=True)) ** 2, axis=1)
+def of_quotients(q, k, w, v):
+    p = (q @ k.T) / (w @ v.T)
+    return op.sum(p * p, axis=1)
+def given(q, k, v, r): return ((q @ k.T) * r[:, None]) @ v
+def rms(q, k, v):
+    z = q @ k.T
+    return (z * op.rsqrt(op.mean(z * z, axis=1, keepdims=True))) @ v
+"""
 SHAPES = {"q": ("s", "d"), "k": ("t", "d"), "v": ("t", "e"), "b": ("s", "t"), "w": ("s", "e"),
-          "t": ("s",)}  # fmt: skip
+          "t": ("s",), "r": ("s",)}  # fmt: skip
 HEADS = """
 def heads(q, k, v): return op.softmax(q @ k.mT, axis=-1) @ v
 def shared(q, k, v):
@@ -74,20 +126,24 @@ def moved(q, k, v):
 """
 
 
-def signature(parameters: list[str], dtype: str, front: tuple[int, ...]) -> str:
+def signature(
+    parameters: list[str], dtype: str, front: tuple[int, ...], of: Mapping[str, int] = SIZES
+) -> str:  # fmt: skip
     parts: list[str] = []
     for name in parameters:
-        sizes = ", ".join(map(str, (*front, *(SIZES[n] for n in SHAPES[name]))))
+        sizes = ", ".join(map(str, (*front, *(of[n] for n in SHAPES[name]))))
         parts.append(f"{name}: {'i64' if name == 't' else dtype}[{sizes}]")
     return ", ".join(parts)
 
 
-def graph_of(name: str, dtype: str, with_gradient: bool) -> Operation:
+def graph_of(
+    name: str, dtype: str, with_gradient: bool, sizes: Mapping[str, int] = SIZES
+) -> Operation:  # fmt: skip
     """The graph of a function above, as it is before kernels are made of it."""
-    session = Session(overlay={"cascades.tessera": TEXT + HEADS})
+    session = Session(overlay={"cascades.tessera": TEXT + RANGES + HEADS})
     (function,) = (f for f in plain_functions(session, "cascades.tessera") if f.name == name)
     front = {"heads": (2,), "shared": (2,), "moved": (1,)}.get(name, ())
-    given = signature([p.name for p in function.parameters], dtype, front)
+    given = signature([p.name for p in function.parameters], dtype, front, sizes)
     if name == "shared":
         given = given.replace("q: f64[2, 70", "q: f64[2, 210")
     program = graph_program(session, "cascades.tessera", function, given)

@@ -22,8 +22,9 @@ from tests.unit.graph.random_graphs import random_graph
 
 NAMES: list[str] = re.findall(r"def (\w+)", cascades.TEXT)
 _SCORES = (cascades.SIZES["s"], cascades.SIZES["t"])
-_TWO_LOOPS = ("centred", "of_columns")
-"""A sum over what an earlier result is subtracted from, and a softmax along the other axis."""
+_TWO_LOOPS = ("centred", "of_columns", "by_norm", "by_greatest", "means", "twice")
+"""A sum over what an earlier result is subtracted from, a softmax along the other axis, and sums
+that may leave the range of floats without a factor."""
 
 
 def _arguments(function: Operation) -> list[Any]:

@@ -81,6 +81,7 @@ STRUCTURE = {
     "lower/ast_to_schedule/flip_concat_nodes.py:MOST_COMPARED": "beyond it a slice is refused",
     "lower/ast_to_schedule/reduction_calls.py:_FAR": "no place is there",
     "lower/schedule_to_tile/lowering.py:MOST_INSTRUCTIONS": "beyond it other loops are taken",
+    "lower/graph_to_kernels/ranges.py:_FACTOR": "room that sums have, of the range of f32",
     "lower/ast_to_tile/lane_zero.py:_MOST": "beyond it a condition stays as it is",
     "lower/ast_to_tile/slice_reductions.py:_LONGEST": "no axis has more elements",
     "lower/schedule_to_tile/lowering.py:_WARPS": "what tiles are spread over",
