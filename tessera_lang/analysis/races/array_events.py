@@ -233,12 +233,13 @@ def _others(plan: LaunchPlan, launch: Launch, several: bool) -> Iterator[Who]:
 @dataclass(slots=True)
 class ArrayOrders:
     """Orders that atomics and fences may make, besides barriers. ``possible``: whether the kernel
-    has any that could. ``doubted``: arrays where accesses meet that may be ordered so."""
+    has any that could. ``known``: by group and interval. ``doubted``: arrays where accesses meet
+    that may be ordered so."""
 
     followed: Followed
     lanes: int
     possible: bool
-    known: dict[int, Orders] = field(default_factory=dict[int, Orders])
+    known: dict[tuple[int, int], Orders] = field(default_factory=dict[tuple[int, int], Orders])
     doubted: set[Value] = field(default_factory=set[Value])
 
     def may_order(self, a: Access, b: Access) -> bool:
@@ -250,9 +251,10 @@ class ArrayOrders:
     def _may_order(self, a: Access, b: Access) -> bool:
         if a.group != b.group:
             return self._between_groups(a, b) or self._between_groups(b, a)
-        orders = self.known.get(a.interval)
+        at = a.group, a.interval
+        orders = self.known.get(at)
         if orders is None:
-            orders = self.known[a.interval] = self._orders(a.group, a.interval)
+            orders = self.known[at] = self._orders(*at)
         return orders.may_order(a.who, a.time, b.who, b.time) or orders.may_order(
             b.who, b.time, a.who, a.time
         )
