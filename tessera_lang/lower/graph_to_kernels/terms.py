@@ -133,7 +133,7 @@ class Terms:
                 found = [*self.factors(left, windows, power),
                          *self.factors(right, windows, other)]  # fmt: skip
                 return sorted(found, key=lambda x: -x[2])
-            case "graph.cast" if floats:
+            case "graph.cast" if _keeps_width(operation):
                 return self.factors(operation.operands[0], windows, power)
             case "graph.full":
                 return [(value, (), power)]
@@ -157,7 +157,7 @@ class Terms:
                 visit(operation.operands[1], windows, sign * number)
             elif operation.name == "graph.neg":
                 visit(operation.operands[0], windows, -number)
-            elif operation.name == "graph.cast" and _is_float(operation.operands[0]):
+            elif operation.name == "graph.cast" and _keeps_width(operation):
                 visit(operation.operands[0], windows, number)
             elif operation.name in ("graph.mul", "graph.div"):
                 by_number(operation, value, windows, number)
@@ -194,8 +194,10 @@ class Terms:
         return round_float(float(found), dtype)
 
 
-def _is_float(value: Value) -> bool:
-    return value.tensor_type.dtype.is_float
+def _keeps_width(cast: Operation) -> bool:
+    """Whether a cast is between floats that a loop computes in one dtype."""
+    ends = (cast.operands[0].tensor_type.dtype, cast.result.tensor_type.dtype)
+    return all(t.is_float for t in ends) and max(32, ends[0].bits) == max(32, ends[1].bits)
 
 
 def is_of_rows(operation: Operation) -> bool:

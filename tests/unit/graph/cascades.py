@@ -108,6 +108,10 @@ def of_quotients(q, k, w, v):
     p = (q @ k.T) / (w @ v.T)
     return op.sum(p * p, axis=1)
 def given(q, k, v, r): return ((q @ k.T) * r[:, None]) @ v
+def counted(q, k, v):
+    z = q @ k.T
+    hit = op.where(z > 0.0, 1.0, 0.0)
+    return op.sum(-hit * z, axis=1), hit @ v, op.sum(hit * op.exp(hit - z), axis=1)
 def rms(q, k, v):
     z = q @ k.T
     return (z * op.rsqrt(op.mean(z * z, axis=1, keepdims=True))) @ v
