@@ -50,10 +50,12 @@ _REDUCTIONS = ("graph.sum", "graph.reduce_max", "graph.reduce_min", "graph.matmu
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A value that could have been computed by a loop of its own, and why it is not."""
+    """A value that could have been computed by a loop of its own, and why it is not; ``apart``: one
+    that has a kernel before a loop that could have computed it."""
 
     value: Value
     why: str
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class _Loop:
 
     kernel: StreamKernel
     parts: dict[Value, tuple[str, Windows]]
+    apart: tuple[Refusal, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +161,7 @@ class _Planner:
             self.refusals.append(Refusal(first.result, str(refused)))
             return None
         loop = self._joined(value, first, loop)
+        self.refusals.extend(x for x in loop.apart if x not in self.refusals)
         self.products.update(loop.kernel.products)
         return self._assembled(loop)
 
@@ -234,24 +238,27 @@ class _Planner:
 
     def _of_size(self, firsts: dict[Value, Operation], rows: int, steps: int) -> _Loop:
         windows = {v: self._windows(v, o, rows) for v, o in firsts.items()}
-        cuts = set[Value]()
+        cuts = dict[Value, str]()
         leaves = self._leaves(firsts)
         narrow = any(map(self._is_of_narrow, firsts.values()))
         for _ in range(len(self.made) + 1):
-            kernel = StreamKernel(self._terms(leaves | cuts), rows, steps, narrow, self.numbers)
+            kernel = StreamKernel(
+                self._terms(leaves | cuts.keys()), rows, steps, narrow, self.numbers
+            )
             try:
                 parts = {v: kernel.wide(kernel.part(v, w, "after")) for v, w in windows.items()}
             except CutError as cut:
                 if cut.value in firsts or cut.value in cuts:
                     raise NotFused("its reductions are no cascade along one axis") from None
-                cuts.add(cut.value)
+                cuts[cut.value] = cut.why
                 continue
             for v, part in parts.items():
                 wanted = tuple(w.label for w in windows[v] if w.label)
                 if part.labels != wanted or not kernel.running:
                     raise NotFused("it is the same along an axis of its own")
             _check_sizes(kernel, windows)
-            return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
+            apart = tuple(Refusal(v, why, apart=True) for v, why in cuts.items() if why)
+            return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()}, apart)
         raise NotFused("its reductions are no cascade along one axis")
 
     def _is_of_narrow(self, reduction: Operation) -> bool:

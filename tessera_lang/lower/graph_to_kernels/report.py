@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.ir.graph.regions import WHILE
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
-from tessera_lang.lower.graph_to_kernels.fusion import Plan
+from tessera_lang.lower.graph_to_kernels.fusion import Plan, Refusal
 from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
 from tessera_lang.target.call_arena import Need, arena_of
 
@@ -40,7 +40,7 @@ def plan_text(function: Operation, plan: Plan) -> str:
             kernel.source.strip() or _call_text(kernel) or _regions_text(kernel),
         ]  # fmt: skip
     for refusal in plan.refusals:
-        lines.append(f"\n# not one loop: {_type(refusal.value)}: {refusal.why}")
+        lines.append(f"\n# not one loop: {_refused(function, refusal)}: {refusal.why}")
     return "\n".join(lines) + "\n"
 
 
@@ -62,13 +62,24 @@ def fusion_text(function: Operation, plan: Plan) -> str:
         computed = [o for o in computed_by(function, kernel) if does_work(o)]
         own = _bytes(kernel.results) + _bytes(_arrays(kernel))
         each = sum(_bytes((*o.operands, o.result)) for o in computed)
-        names = [o.name.removeprefix("graph.") for o in computed]
+        named = computed or computed_by(function, kernel)
+        names = [o.name.removeprefix("graph.") for o in named]
         lines.append(
             f"taken: kernel {number} computes {', '.join(names)}: {_size(own)} of memory,"
             f" {_size(max(0, each - own))} less than operator by operator"
         )
-    lines += [f"refused: {_type(r.value)} by a loop of its own: {r.why}" for r in plan.refusals]
+    for r in plan.refusals:
+        way = "in the loop that needs it" if r.apart else "by a loop of its own"
+        lines.append(f"refused: {_refused(function, r)} {way}: {r.why}")
     return "\n".join(lines) + "\n"
+
+
+def _refused(function: Operation, refusal: Refusal) -> str:
+    """A value by what computes it."""
+    makers = {v: o for o in function.regions[0].operations for v in o.results}
+    maker = makers.get(refusal.value)
+    name = "" if maker is None else f"{maker.name.removeprefix('graph.')} "
+    return name + _type(refusal.value)
 
 
 def does_work(o: Operation) -> bool:

@@ -122,9 +122,11 @@ def test_an_empty_axis(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_how_many_loops(name: str) -> None:
     """One where a running result bounds the terms, else one before it."""
-    kernels = plan_of(cascades.graph_of(name, "f32", with_gradient=False), ()).kernels
+    plan = plan_of(cascades.graph_of(name, "f32", with_gradient=False), ())
+    kernels = plan.kernels
     loops = [k for k in kernels if "for j in" in k.source]
     assert len(loops) == 1 if name in _ONE_LOOP else len(loops) > 1
+    assert any(r.apart for r in plan.refusals) == (name not in _ONE_LOOP)
 
 
 def test_numbers_of_another_dtype() -> None:
