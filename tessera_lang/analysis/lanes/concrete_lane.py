@@ -74,12 +74,14 @@ class Effort:
 class Traced:
     """Accesses that surely happen, in order. ``omitted``: buffers that what was left out may
     write; ``whole``: intervals before this number were seen to their end; ``syncs``: atomics and
-    fences, those in what was left out too."""
+    fences, those in what was left out too; ``last``: the barriers that it comes to, many if the
+    end is not known."""
 
     events: list[Event]
     omitted: frozenset[Value]
     whole: int
     syncs: list[Sync]
+    last: int
 
     @property
     def ends(self) -> bool:
@@ -501,4 +503,5 @@ def trace_lane(
         )
         trace.syncs.extend(anything)
     effort.left -= steps - max(0, trace.steps)
-    return Traced(trace.events, frozenset(trace.omitted), whole, trace.syncs)
+    last = trace.interval if whole == _FAR else _FAR
+    return Traced(trace.events, frozenset(trace.omitted), whole, trace.syncs, last)

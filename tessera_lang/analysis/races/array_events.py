@@ -127,13 +127,15 @@ Places = dict[tuple[Value, tuple[int, ...]], list[Access]]
 @dataclass(slots=True)
 class Followed:
     """``places``: accesses by element. ``whole``: whether all lanes of all groups were followed.
-    ``syncs`` are those of each lane, by the way of which order follows. ``unseen``: arrays with
+    ``syncs`` are those of each lane, by the way of which order follows; ``last``: the barriers that
+    it comes to. ``unseen``: arrays with
     accesses that some lane does only if data say so, or at a place that they say."""
 
     places: Places = field(default_factory=Places)
     whole: bool = True
     unseen: set[Value] = field(default_factory=set[Value])
     syncs: dict[Who, list[Sync]] = field(default_factory=dict[Who, list[Sync]])
+    last: dict[Who, int] = field(default_factory=dict[Who, int])
     _seen: dict[object, int] = field(default_factory=dict[object, int])
 
     def unknown_writers(self, most: int) -> list[Who]:
@@ -184,6 +186,7 @@ def follow(
         found.add(watch.events)
         found.unseen |= watch.unseen if traced.ends else pointers
         found.syncs[group, lane] = traced.syncs
+        found.last[group, lane] = traced.last
         found.whole &= effort.left > 0
         return before - effort.left
 
@@ -251,10 +254,7 @@ class ArrayOrders:
     def _may_order(self, a: Access, b: Access) -> bool:
         if a.group != b.group:
             return self._between_groups(a, b) or self._between_groups(b, a)
-        at = a.group, a.interval
-        orders = self.known.get(at)
-        if orders is None:
-            orders = self.known[at] = self._orders(*at)
+        orders = self._inside(a.group, a.interval)
         return orders.may_order(a.who, a.time, b.who, b.time) or orders.may_order(
             b.who, b.time, a.who, a.time
         )
@@ -269,31 +269,61 @@ class ArrayOrders:
     def _between_groups(self, first: Access, second: Access) -> bool:
         """Something is released after the one, and something acquired before the other: of which
         element, and by way of which groups, is not asked."""
-        gives = any(
-            s.scope > 1
-            and s.writes
-            and self._after(first, who, s)
-            and self._released(first, who, s)
-            for who, s in self._in_group(first.group)
-        )
-        return gives and any(
-            s.scope > 1
-            and (s.reads or s.fence)
-            and self._after_is(second, who, s)
-            and (s.fence or s.order in ("acquire", "acq_rel"))
-            for who, s in self._in_group(second.group)
-        )
+        return self._hands_over(first) and self._takes_over(second)
+
+    def _hands_over(self, access: Access) -> bool:
+        """Something that all groups see is released behind an access, by its lane, behind a
+        barrier, or by a lane of its group that took over from it."""
+        if self._in_part(access.group) and access.interval < self.followed.last[access.who]:
+            return True
+        own = self.followed.syncs[access.who]
+        narrow = any(s.scope == 1 and s.writes and s.time >= access.time for s in own)
+        orders = self._inside(access.group, access.interval) if narrow else None
+        for who, s in self._in_group(access.group):
+            for at in self._releases(who, s) if s.scope > 1 and s.writes else ():
+                if self._after(access, who, at):
+                    return True
+                if orders and orders.may_order(access.who, access.time, who, at.time):
+                    return True
+        return narrow and self._in_part(access.group)
+
+    def _takes_over(self, access: Access) -> bool:
+        """The same of what is acquired before an access."""
+        if self._in_part(access.group) and access.interval > 0:
+            return True
+        own = self.followed.syncs[access.who]
+        narrow = any(s.scope == 1 and s.reads and s.time <= access.time for s in own)
+        orders = self._inside(access.group, access.interval) if narrow else None
+        for who, s in self._in_group(access.group):
+            if s.scope > 1 and (s.fence or (s.reads and s.order in ("acquire", "acq_rel"))):
+                if self._after_is(access, who, s):
+                    return True
+                if orders and orders.may_order(who, s.time, access.who, access.time):
+                    return True
+        return narrow and self._in_part(access.group)
+
+    def _in_part(self, group: int) -> bool:
+        """Whether some lane of a group was not followed, which may do any atomic of the kernel."""
+        return sum(1 for g, _ in self.followed.syncs if g == group) < self.lanes
+
+    def _inside(self, group: int, interval: int) -> Orders:
+        found = self.known.get((group, interval))
+        if found is None:
+            found = self.known[group, interval] = self._orders(group, interval)
+        return found
 
     def _in_group(self, group: int) -> Iterator[tuple[Who, Sync]]:
         for who, syncs in self.followed.syncs.items():
             if who[0] == group:
                 yield from ((who, s) for s in syncs)
 
-    def _released(self, access: Access, who: Who, sync: Sync) -> bool:
+    def _releases(self, who: Who, sync: Sync) -> list[Sync]:
+        """What an atomic that writes hands over: all behind which it comes, or a fence before."""
         if sync.order in ("release", "acq_rel"):
-            return True
-        return any(s.fence and s.scope > 1 and s.time <= sync.time and self._after(access, who, s)
-                   for s in self.followed.syncs[who])  # fmt: skip
+            return [sync]
+        return [
+            s for s in self.followed.syncs[who] if s.fence and s.scope > 1 and s.time <= sync.time
+        ]
 
     def _after(self, access: Access, who: Who, sync: Sync) -> bool:
         """Whether the atomic comes behind an access: in its lane, or behind a barrier."""

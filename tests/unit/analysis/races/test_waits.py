@@ -112,3 +112,51 @@ def test_half_a_hand_over_is_told(
 ) -> None:
     body = KINDS[kind](wait, *MISSING[missing], USES[0])
     assert "T0414" in [d.code for d in found(body, GRIDS[grid], lanes)], body
+
+
+def chain(give: str, take: str, before: str, behind: str) -> str:
+    """Lane 0 of the first group by way of lane 1 and of lane 0 of the second to lane 1 there."""
+    narrow = [a.replace("device", "group") for a in (before, behind)]
+
+    def wait(n: int, order: str, scope: str) -> str:
+        return f'while atomic_load(d[{n}], order="{order}", scope="{scope}") == 0: pass\n'
+
+    def put(n: int, order: str, scope: str) -> str:
+        return f'atomic_store(d[{n}], 1, order="{order}", scope="{scope}")\n'
+
+    first = f"box[0] = 2.0\n{narrow[1]}" + put(0, give, "group")
+    second = wait(0, take, "group") + narrow[0] + behind + put(1, give, "device")
+    third = wait(1, take, "device") + before + narrow[1] + put(2, give, "group")
+    fourth = wait(2, take, "group") + narrow[0] + "out[0] = box[0]\n"
+    return (
+        f"if g == 0:\n    if t == 0:\n{indented(indented(first))}"
+        f"    elif t == 1:\n{indented(indented(second))}"
+        f"else:\n    if t == 0:\n{indented(indented(third))}"
+        f"    elif t == 1:\n{indented(indented(fourth))}"
+    )
+
+
+@pytest.mark.parametrize("orders", ORDERS)
+def test_lanes_hand_on_what_they_took_over(orders: str) -> None:
+    take, give, before, behind = ORDERS[orders]
+    assert found(chain(give, take, before, behind), GRIDS["2"], 33) == ()
+
+
+@pytest.mark.parametrize("who", ["0", "37", "537", "1023"])
+def test_one_lane_of_many_hands_over_behind_a_barrier(who: str) -> None:
+    """Not all of the lanes are followed: those that are not may hand over too."""
+    given = f'if t == {who}: atomic_store(d[0], 1, order="release", scope="device")'
+    waited = 'while atomic_load(d[0], order="acquire", scope="device") == 0: pass'
+    body = f"""if g == 0:
+    for j in range(30): out[t] = f32(j)
+    box[t % 8] = 1.0
+    tbarrier()
+    {given}
+else:
+    if t == {who}:
+        {waited}
+    tbarrier()
+    out[1024 + t] = box[t % 8]"""
+    assert [d for d in found(body, GRIDS["2"], 1024) if d.code == "T0414"] == []
+    wrong = body.replace(f"    {given}\n", "    pass\n").replace(waited, "pass")
+    assert [d.severity for d in found(wrong, GRIDS["2"], 1024)] == ["error"]
