@@ -146,3 +146,27 @@ def test_check_takes_them() -> None:
     )
     found = Session(overlay={"main.tessera": source}).check("main.tessera")
     assert [d.code for d in found] == ["T0818"]
+
+
+OF_BOOLS = ["m & n", "m | n", "m ^ n", "m & True", "~m", "m == n", "m != n", "op.logical_or(m, n)",
+            "op.logical_not(m)", "op.where(m & n, x, 0.0)", "op.where(m, m, n)", "op.any(m & ~n)",
+            "m + 1", "m * 0.5", "op.sum(m)", "m + n", "m - n", "m * n", "m < n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", OF_BOOLS)
+def test_comparisons_of_numbers_are_bools_like_any_others(use: str) -> None:
+    """What is done with them is the same, refusals too, whether their operands had a dtype."""
+    text = f"def f(x, i):\n    m, n = i > 3, i < 9\n    return {use}\n"
+    own = text.replace("f(x, i)", "g(x)").replace("    m,", "    i = op.arange(12)\n    m,")
+    m: Any = tessera.compile(text + "\n\n" + own)
+    x, i = np.ones(12, np.float32), np.arange(12, dtype=np.int32)
+    try:
+        want = m.f(x, i)
+    except tessera.TesseraError as error:
+        with pytest.raises(tessera.TesseraError, match=error.diagnostics[0].code):
+            m.g(x)
+        return
+    found = m.g(x)
+    np.testing.assert_array_equal(found, want)
+    if np.ndim(want):
+        assert np.asarray(found).dtype == np.asarray(want).dtype

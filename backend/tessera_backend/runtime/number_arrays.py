@@ -140,6 +140,9 @@ class NumberArrays:
         counted = len(given) == 1 and operator in _ARITHMETIC
         if not all(self.has(x) or (counted and _is_bools(x)) for x in given):
             return None
+        bools = all(_is_bools(x) if is_array(x) else isinstance(x, bool) for x in (a, b))
+        if bools and (operator in _BITWISE or (operator in _ARITHMETIC and len(given) == 2)):
+            return None  # no numbers come of these: they are what they are of any bools
         wide = [self._wide(x) if is_array(x) else x for x in (a, b)]
         if any(_has_points(x) for x in wide):
             wide = [x.astype(np.float64) if is_array(x) else x for x in wide]
@@ -155,6 +158,8 @@ class NumberArrays:
 
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%"))
+_BITWISE = frozenset(("&", "|", "^"))
+"""Of two bools these give a bool."""
 
 
 def numbers_of(array: Array, numbers: object) -> Callable[[], Array] | None:
