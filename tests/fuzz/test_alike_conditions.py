@@ -33,6 +33,9 @@ class Made:
             "break": ["for k in range(6):", "    if {}: break", "    tbarrier()", "    acc += 1"],
             "while": ["j = {}", "while j - t < {} and acc < 900:", "    tbarrier()",
                       "    acc += 1", "    j += {}"],
+            "count": ["j = {}", "while j < {}:", "    tbarrier()", "    acc += 1", "    j += {}"],
+            "down": ["j = {1} - 1 - ({0})", "while j >= 0:", "    tbarrier()", "    acc += 1",
+                     "    j -= {2}"],
         }[self.kind]  # fmt: skip
         body = "\n".join(f"    {line}" for line in lines).format(*self.parts)
         return (
@@ -58,6 +61,10 @@ class Made:
                 return len(turns), sum(turns)
             case "break":
                 times = next((k for k in range(6) if number(self.parts[0], k=k)), 6)
+                return times, times
+            case "count" | "down":
+                start, most, step = (number(p) for p in self.parts)
+                times = max(0, ceil((most - start) / step))
                 return times, times
             case _:
                 start, most, step = (number(p) for p in self.parts)
@@ -89,7 +96,7 @@ def made(r: random.Random) -> Made:
         return f"{left} {r.choice(['<', '<=', '>', '>=', '==', '!='])} {limit()}"
 
     divisor = r.choice([1, 8, 16, 16, 32, 48])
-    match r.choice(["if", "if", "for", "for", "break", "while"]):
+    match r.choice(["if", "if", "for", "for", "break", "while", "count", "down"]):
         case "if":
             some = r.choice(["i - t", "i", "t", "i + 16", "t - 16", "2 * i", "32 * g + 2 * t"])
             text = r.choice(
@@ -104,6 +111,8 @@ def made(r: random.Random) -> Made:
         case "break":
             return Made("break", (compared(r.choice(["k * 16 + t", "k * 16 + i", "k * 8 + t"])),),
                         divisor)  # fmt: skip
+        case "count" | "down" as kind:
+            return Made(kind, (offset(), limit(), step()), divisor)
         case _:
             return Made("while", (r.choice(["t", "t", "i", "0", "t + 5"]), limit(),
                                   r.choice(["16", "5", "32"])), divisor)  # fmt: skip
@@ -137,3 +146,24 @@ def test_accepted_conditions_are_alike(seed: int) -> None:
     r = random.Random(seed)
     taken = [checked(made(r), k < 3) for k in range(25)]
     assert any(taken)
+
+
+@pytest.mark.parametrize(("lanes", "step"), [(128, 128), (96, 96), (96, 3), (64, 16), (33, 33)])
+def test_a_loop_with_a_counter_is_taken_as_one_over_a_range(lanes: int, step: int) -> None:
+    start = "t" if step == lanes else f"t // {lanes // step}"
+    head = (
+        f"@kernel tile[({lanes},)]{{}}\ndef k(x: f32[n], out: mut f32[n]){{}}:\n"
+        f"    t = tile_linear_id()\n    s = tshared.alloc(({lanes},), f32)\n"
+    )
+    body = "        s[t] = x[j]\n        tbarrier()\n        v = s[{}]\n        tbarrier()\n"
+    body = body.format(f"{lanes - 1} - t") + "        if j == t: out[j] = v\n"
+    loops = (
+        f"    for j in range({start}, n, {step}):\n{body}",
+        f"    j = {start}\n    while j < n:\n{body}        j += {step}\n",
+        f"    j = {start}\n    while n > j:\n{body}        j = {step} + j\n",
+    )
+    shared = " shared(2_KiB) grid[(1,)]"
+    for loop in loops:
+        for where, right in ((f" where n % {step} == 0", True), ("", False)):
+            found = lower_source(head.format(shared, where) + loop)[2]
+            assert ("T0401" not in [d.code for d in found]) == right, loop

@@ -174,6 +174,13 @@ class LaneRules:
                 key = (operation.name, kind, forms)
         return self.unknown(operation.result, key)
 
+    def stays(self, operation: Operation) -> bool:
+        """Whether a sum or difference does not wrap, by what is known of the two where it is."""
+        (a, b), (low, high) = map(self.ranges.interval, operation.operands)
+        if operation.name == "tile.sub":
+            low, high = -high, -low
+        return fits(cast("DType", operation.result.type), (a + low, b + high))
+
     def exact(self, form: Linear, dtype: DType) -> Form:
         """A form as a value of the dtype: wrapped where all lanes are known, else only if it
         cannot wrap."""
@@ -254,7 +261,7 @@ def _binary(rules: LaneRules, operation: Operation) -> Form:
         return None
     if name in ("add", "sub"):
         total = a.plus(b, 1 if name == "add" else -1)
-        form = rules.exact(total, dtype)
+        form = total if rules.stays(operation) else rules.exact(total, dtype)
         low, high = rules.space.range(total)
         if form is None and dtype.bits == 64 and -_TURN < low <= high < _TURN:
             rules.unwrapped[operation.result] = total
