@@ -27,7 +27,7 @@ from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniform
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ATOMICS, ELEMENT_ACCESSES, GROUP_IDS, WRITES
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.shape import symbols_of
 
@@ -156,7 +156,7 @@ def _follow(
     """Look for lanes that meet in launches. ``plain``: arrays of which not all is atomic."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
     in_groups, possible = several_groups(kernel, plan), hands_over(kernel)
-    settled = False
+    settled, shown = False, dict(check.faults)
     for i, launch in enumerate(launches):
         few = i > 1 or settled
         followed = follow(kernel, plan, launch, seen, values, in_groups is not None, few)
@@ -170,7 +170,11 @@ def _follow(
             pointer = pair.a.pointer
             before = check.faults.get(pointer)
             if severity and (before is None or severity == "error" != before.severity):
-                check.faults[pointer] = _race(launch, pair, severity, uniform.definitions)
+                race = _race(launch, pair, severity, uniform.definitions)
+                told = shown.get(pointer)
+                if told is not None and told.span == race.span:  # it says what is missing
+                    race = replace(told, severity=severity)
+                check.faults[pointer] = race
         for pointer in _store_unknown(followed, in_groups is not None, orders, uniform):
             check.doubtful.setdefault(pointer, _BY_VALUES)
         for pointer in followed.unseen & plain:

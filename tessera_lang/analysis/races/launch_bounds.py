@@ -169,6 +169,8 @@ def _outside(
 
 def _not_followed(operation: Operation, found: _Followed) -> Diagnostic:
     why = f"{len(found.whole)} of {found.tried} launches were followed whole"
+    if not found.tried:
+        why = "no launch that its sizes allow is small enough to be followed whole"
     return Diagnostic(
         "T0412",
         f"it is not proved that this index is inside of {_name(operation)}",

@@ -293,9 +293,16 @@ def _race(launch: Launch, together: Sequence[_Meeting]) -> Diagnostic:
         notes.append(f"{pairs} in `{b.buffer.name}` between the same two barriers")
     return Diagnostic(
         "T0410", message, b.operation.span, f"lane {lanes[1]} {_does(b)} {place} here",
-        labels=labels, notes=tuple(notes),
-        helps=("put a `tbarrier()` between the two, where every lane of the group gets to it",),
+        labels=labels, notes=tuple(notes), helps=(_help(a, b, around is not None),),
     )  # fmt: skip
+
+
+def _help(a: Event, b: Event, around: bool) -> str:
+    """No barrier comes between what lanes do in one statement, but for two iterations."""
+    if a.operation is not b.operation:
+        return "put a `tbarrier()` between the two, where every lane of the group gets to it"
+    apart = "let one lane write, or give each lane an element of its own"
+    return apart + (", or put a `tbarrier()` into the loop" if around else "")
 
 
 def _does(event: Event) -> str:

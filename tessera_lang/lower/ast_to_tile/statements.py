@@ -34,8 +34,7 @@ def _statement(lowering: Lowering, s: ast.Stmt) -> None:
             if not isinstance(s.value, ast.StringLit):
                 lowering.expression(lowering, s.value)
         case ast.Assign():
-            lowering.assigned_name = s.target.id if isinstance(s.target, ast.Name) else ""
-            _assign(lowering, s.target, lowering.expression(lowering, s.value))
+            _assign(lowering, s.target, _assigned(lowering, s.target, s.value))
         case ast.AnnotatedAssign():
             if s.value is not None:
                 _assign(lowering, s.target, lowering.expression(lowering, s.value))
@@ -67,6 +66,16 @@ def _statement(lowering: Lowering, s: ast.Stmt) -> None:
 
 
 # --- assignment ---------------------------------------------------------------------------
+
+
+def _assigned(lowering: Lowering, target: ast.Expr, value: ast.Expr) -> Bound:
+    """The value for a target, whose name what it allocates has."""
+    if isinstance(target, ast.TupleExpr) and isinstance(value, ast.TupleExpr):
+        if len(target.items) == len(value.items):
+            pairs = zip(target.items, value.items, strict=True)
+            return tuple(_assigned(lowering, t, v) for t, v in pairs)
+    lowering.assigned_name = target.id if isinstance(target, ast.Name) else ""
+    return lowering.expression(lowering, value)
 
 
 def _assign(lowering: Lowering, target: ast.Expr, value: Bound) -> None:

@@ -300,3 +300,23 @@ def k(x: f32[n], out: mut f32[grid_groups]){where}:
     assert check_shared(program.operations[0], plan).races == "witness"
     program, plan, _ = lower_source(text.format(where=" where n <= 64"))
     assert check_shared(program.operations[0], plan).races != "witness"
+
+
+def test_a_barrier_helps_no_lanes_that_do_one_statement() -> None:
+    def helps(body: str) -> tuple[str, ...]:
+        return checked(body).errors[0].helps
+
+    own = "let one lane write, or give each lane an element of its own"
+    assert helps("buf[t // 2] = f32(t)") == (own,)
+    loop = "for k in range(2): buf[(t + k) % 128] = f32(t)"
+    assert helps(loop) == (f"{own}, or put a `tbarrier()` into the loop",)
+    (apart,) = helps("buf[t] = 1.0 + f32(t)\nout[0] = buf[127 - t]")
+    assert apart.startswith("put a `tbarrier()` between the two")
+
+
+def test_buffers_of_one_assignment_have_their_names() -> None:
+    race, *_ = checked(
+        "one, two = tshared.alloc((128,), f32), tshared.alloc((128,), f32)\n"
+        "one[t] = 1.0\ntwo[t] = f32(t)\nout[0] = two[127 - t] + one[t]"
+    ).errors
+    assert "`two[" in race.message
