@@ -7,10 +7,12 @@ meant. Must not know lanes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from math import prod
 from random import Random
 
 from tessera_lang.analysis.lanes.concrete_lane import Launch
+from tessera_lang.analysis.ranges.state import is_integer
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Sym, evaluate_dim
@@ -18,6 +20,7 @@ from tessera_lang.types.shape import Sym, evaluate_dim
 _ROWS = 5  # groups along an axis of the grid that is a size
 _GROUPS = 2  # along an axis for which the call says how many
 _MOST_SMALL = 16  # launches to be run whole
+_FAR = 100_000  # numbers of the kernel with more are left out
 _TRIES = 200  # sizes drawn, of which conditions allow some
 
 
@@ -70,6 +73,51 @@ def varied_launches(kernel: Operation, plan: LaunchPlan, groups: int) -> Iterato
             found += 1
             if found == _MOST_SMALL:
                 return
+
+
+def more_launches(kernel: Operation, plan: LaunchPlan, several: bool) -> Iterator[Launch]:
+    """Small ones, those of which each size is drawn for itself, and those just above the numbers in
+    the kernel, in turn; all of arrays that have elements."""
+    seen, groups = set[object](), 3 if several else 1
+    kinds = (
+        small_launches(kernel, plan, several),
+        varied_launches(kernel, plan, groups),
+        launches_above(kernel, plan, groups),
+    )
+    for launches in zip_longest(*kinds):
+        for launch in launches:
+            if launch is None or min(launch.arguments.values(), default=1) < 1:
+                continue
+            if (key := (launch.text, launch.groups)) not in seen:
+                seen.add(key)
+                yield launch
+
+
+def launches_above(kernel: Operation, plan: LaunchPlan, groups: int) -> Iterator[Launch]:
+    """Launches of which sizes, or groups, are just above a number that the kernel has, small ones
+    first: all of them, or one and no other. ``groups``: along an axis for which the call says how
+    many."""
+    names = [s.symbol for s in plan.slots if s.kind == "symbol"]
+    lanes, numbers = prod(plan.group), _numbers(kernel)
+    for size in sorted({s for n in numbers for s in (n + 1, 2 * n + 1, n * lanes + 1)}):
+        for alone in ("", *names) if len(names) > 1 else ("",):
+            sizes = {n: size if alone in ("", n) else 3 for n in names}
+            launch = _with_sizes(kernel, plan, sizes, size, groups)
+            if launch is not None:
+                yield launch
+        if not plan.grid and groups > 1 and size - 1 in numbers:
+            launch = _with_sizes(kernel, plan, dict.fromkeys(names, 3), 3, size)
+            if launch is not None:
+                yield launch
+
+
+def _numbers(kernel: Operation) -> list[int]:
+    """Integers that the kernel has, as far as launches of such a size can be followed."""
+    found = {
+        o.attributes["value"] for o in kernel.walk() if o.name == "tile.constant"
+        if is_integer(o.result)
+    }  # fmt: skip
+    return [n for n in found if isinstance(n, int) and 8 < n < _FAR]
 
 
 def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> Launch | None:

@@ -66,6 +66,7 @@ class _Watch:
     events: list[Access] = field(default_factory=list[Access])
     unseen: set[Value] = field(default_factory=set[Value])
     known: set[object] = field(default_factory=set[object])
+    outside: bool = False  # whether an index was
 
     def matters(self, operation: Operation) -> bool:
         waits = operation.name == "tile.while" or is_sync(operation)
@@ -89,6 +90,7 @@ class _Watch:
                 self.unseen.add(pointer)
                 return
             if not 0 <= number < extent:
+                self.outside = True
                 return
             cell.append(number)
         key = (operation, trace.interval, *cell)
@@ -128,11 +130,13 @@ Places = dict[tuple[Value, tuple[int, ...]], list[Access]]
 class Followed:
     """``places``: accesses by element. ``whole``: whether all lanes of all groups were followed.
     ``syncs`` are those of each lane, by the way of which order follows; ``last``: the barriers that
-    it comes to. ``unseen``: arrays with
-    accesses that some lane does only if data say so, or at a place that they say."""
+    it comes to. ``unseen``: arrays with accesses that some lane does only if data say so, or at a
+    place that they say. ``steps``: operations of all lanes; ``outside``: whether an index was."""
 
     places: Places = field(default_factory=Places)
     whole: bool = True
+    outside: bool = False
+    steps: int = 0
     unseen: set[Value] = field(default_factory=set[Value])
     syncs: dict[Who, list[Sync]] = field(default_factory=dict[Who, list[Sync]])
     last: dict[Who, int] = field(default_factory=dict[Who, int])
@@ -169,10 +173,10 @@ class Followed:
 
 def follow(
     kernel: Operation, plan: LaunchPlan, launch: Launch, pointers: frozenset[Value],
-    values: Values, several: bool, few: bool,
+    values: Values, several: bool, few: bool, most: int = _MORE_STEPS,
 ) -> Followed:  # fmt: skip
     """The accesses of lanes of a launch to arrays. ``several``: lanes of more than one group;
-    ``few``: those at the ends only."""
+    ``few``: those at the ends only; ``most``: operations of the other lanes."""
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
     found = Followed()
     ready = steps_of(followed_operations(kernel, lambda o: _pointer_of(o, views) in pointers))
@@ -188,6 +192,8 @@ def follow(
         found.syncs[group, lane] = traced.syncs
         found.last[group, lane] = traced.last
         found.whole &= effort.left > 0
+        found.outside |= watch.outside
+        found.steps += before - effort.left
         return before - effort.left
 
     effort, longest = Effort(_STEPS), 1
@@ -196,7 +202,7 @@ def follow(
         longest = max(longest, one(group, lane, effort, values))
     if few:
         return found
-    effort = Effort(_MORE_STEPS)
+    effort = Effort(most)
     for group, lane in _others(plan, launch, several):
         if (group, lane) in found.syncs:
             continue
@@ -229,7 +235,7 @@ def _others(plan: LaunchPlan, launch: Launch, several: bool) -> Iterator[Who]:
     yield from ((0, lane) for lane in range(lanes))
     if several:
         yield from ((group, 0) for group in range(1, groups))
-        for group in dict.fromkeys((1, groups - 1, *range(2, groups - 1))):
+        for group in dict.fromkeys((groups - 1, *range(1, groups - 1))) if groups > 1 else ():
             yield from ((group, lane) for lane in range(1, lanes))
 
 

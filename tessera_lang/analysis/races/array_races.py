@@ -12,10 +12,11 @@ from math import prod
 
 from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.analysis.lanes.hand_overs import hands_over
-from tessera_lang.analysis.lanes.launch_samples import sample_launches
+from tessera_lang.analysis.lanes.launch_samples import more_launches, sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
+from tessera_lang.analysis.races.checked_launches import named
 from tessera_lang.analysis.races.given_places import given_places
 from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
@@ -37,18 +38,25 @@ _BY_DATA = "this depends on data, or on a number of the call"
 _BY_ATOMICS = "atomics may order what lanes do here, which is not followed"
 _BY_VALUES = "several lanes store here what is not followed, and may differ"
 _CALL_SAYS = "grid_groups"
+_STEPS = 300_000  # operations of all lanes that are followed with other sizes
+_LAUNCH_STEPS = 60_000  # of those of one launch
+_NAMED = 6  # launches in a note
 
 
 @dataclass(slots=True)
 class ArrayCheck:
     """What was found about the arrays that a kernel changes, and that are not of single lanes:
-    faults, and what is not proved with the reason."""
+    faults, and what is not proved with the reason. ``seen``: arrays with accesses that are
+    followed, in ``whole`` launches and others. ``shown``: faults that runs showed before."""
 
     faults: dict[Value, Diagnostic] = field(default_factory=dict[Value, Diagnostic])
     unproved: dict[Value, tuple[str, Operation]] = field(
         default_factory=dict[Value, tuple[str, Operation]]
     )
     doubtful: dict[Value, str] = field(default_factory=dict[Value, str])
+    seen: frozenset[Value] = frozenset()
+    whole: list[Launch] = field(default_factory=list[Launch])
+    shown: dict[Value, Diagnostic] = field(default_factory=dict[Value, Diagnostic])
 
 
 def check_arrays(
@@ -73,11 +81,22 @@ def open_arrays(
     kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None,
     runs: Runs | None = None,
 ) -> dict[Value, Diagnostic]:  # fmt: skip
-    """By array, the warnings of ``unproved_arrays``."""
-    own, _ = owned(kernel, several=several_groups(kernel, plan) is not None, grid=plan.grid or ())
+    """By array, the warnings of ``unproved_arrays``; faults that more launches show; and notes of
+    arrays where only these launches, and no proof, say that lanes do not meet."""
+    several = several_groups(kernel, plan) is not None
+    own, _ = owned(kernel, several=several, grid=plan.grid or ())
     uniform = uniform or uniformity(kernel)
-    found = _checked(kernel, plan, uniform, own, runs or Runs(kernel, plan, uniform))
-    return {p: _not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults}
+    check = _checked(kernel, plan, uniform, own, runs or Runs(kernel, plan, uniform))
+    before = set(check.faults)
+    pointers = frozenset(check.seen - before)
+    if _is_all(kernel, plan, check):
+        pointers &= check.unproved.keys()
+    whole = _follow_more(check, kernel, plan, uniform, pointers) if pointers else []
+    found = {p: _not_proved(p, *why) for p, why in check.unproved.items()}
+    for pointer in pointers - found.keys():
+        found[pointer] = _not_met(kernel, pointer, [*check.whole, *whole])
+    found.update(check.faults)
+    return {p: d for p, d in found.items() if p not in before}
 
 
 def _checked(
@@ -109,6 +128,7 @@ def _checked(
             check.unproved.setdefault(pointer, (_BY_DATA, o))
     seen = frozenset(p for p, o in accesses if o.name in _CHANGES and o not in unseen)
     _run(check, kernel, plan, uniform, runs, seen | check.unproved.keys())
+    check.seen = seen
     if seen:
         _follow(check, kernel, plan, uniform, launches, seen, seen - atomic)
     for pointer, o in accesses:
@@ -156,25 +176,12 @@ def _follow(
     """Look for lanes that meet in launches. ``plain``: arrays of which not all is atomic."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
     in_groups, possible = several_groups(kernel, plan), hands_over(kernel)
-    settled, shown = False, dict(check.faults)
+    settled, check.shown = False, dict(check.faults)
     for i, launch in enumerate(launches):
         few = i > 1 or settled
         followed = follow(kernel, plan, launch, seen, values, in_groups is not None, few)
         orders = ArrayOrders(followed, prod(plan.group), possible)
-        for pair in _meetings(followed, orders, uniform):
-            if _settles(kernel, pair, followed, uniform.definitions):
-                continue
-            severity = "error" if pair.inside else in_groups
-            if severity and not pair.sure:
-                severity = "warning"
-            pointer = pair.a.pointer
-            before = check.faults.get(pointer)
-            if severity and (before is None or severity == "error" != before.severity):
-                race = _race(launch, pair, severity, uniform.definitions)
-                told = shown.get(pointer)
-                if told is not None and told.span == race.span:  # it says what is missing
-                    race = replace(told, severity=severity)
-                check.faults[pointer] = race
+        _note_meetings(check, kernel, launch, followed, orders, uniform, in_groups)
         for pointer in _store_unknown(followed, in_groups is not None, orders, uniform):
             check.doubtful.setdefault(pointer, _BY_VALUES)
         for pointer in followed.unseen & plain:
@@ -184,9 +191,72 @@ def _follow(
             continue
         lanes = prod(plan.group) * prod(launch.groups)
         settled |= followed.whole and (in_groups is None or prod(launch.groups) > 1)
+        if followed.whole:
+            check.whole.append(launch)
         if not settled and i in (1, len(launches) - 1):
             text = f"{len(followed.syncs)} of {lanes} lanes were followed, where the work ends"
             check.doubtful.update((p, text) for p in seen if p not in check.doubtful)
+
+
+def _note_meetings(
+    check: ArrayCheck, kernel: Operation, launch: Launch, followed: Followed, orders: ArrayOrders,
+    uniform: Uniformity, in_groups: Severity | None,
+) -> None:  # fmt: skip
+    for pair in _meetings(followed, orders, uniform):
+        if _settles(kernel, pair, followed, uniform.definitions):
+            continue
+        severity = "error" if pair.inside else in_groups
+        if severity and not pair.sure:
+            severity = "warning"
+        pointer = pair.a.pointer
+        before = check.faults.get(pointer)
+        if severity and (before is None or severity == "error" != before.severity):
+            race = _race(launch, pair, severity, uniform.definitions)
+            told = check.shown.get(pointer)
+            if told is not None and told.span == race.span:  # it says what is missing
+                race = replace(told, severity=severity)
+            check.faults[pointer] = race
+
+
+def _is_all(kernel: Operation, plan: LaunchPlan, check: ArrayCheck) -> bool:
+    """Whether there is no launch but one that was followed whole: nothing has a size that is a
+    symbol, and the order of atomics decides nothing."""
+    by_call = several_groups(kernel, plan) == "warning"
+    return any(not x.text for x in check.whole) and not by_call and not hands_over(kernel)
+
+
+def _follow_more(
+    check: ArrayCheck, kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
+    pointers: frozenset[Value],
+) -> list[Launch]:  # fmt: skip
+    """Look for lanes that meet in launches of other sizes: unequal ones, and those just above the
+    numbers in the kernel. The launches of which all lanes were followed."""
+    values = Values(uniform.definitions, kernel.regions[0].arguments)
+    in_groups, possible = several_groups(kernel, plan), hands_over(kernel)
+    left, whole = _STEPS, list[Launch]()
+    for launch in more_launches(kernel, plan, in_groups is not None):
+        most = min(left, _LAUNCH_STEPS)
+        several = in_groups is not None
+        followed = follow(kernel, plan, launch, pointers, values, several, few=False, most=most)
+        left -= followed.steps
+        if followed.outside:
+            continue  # nobody launches it so
+        orders = ArrayOrders(followed, prod(plan.group), possible)
+        _note_meetings(check, kernel, launch, followed, orders, uniform, in_groups)
+        doubted = dict.fromkeys(_store_unknown(followed, several, orders, uniform), _BY_VALUES)
+        for pointer, why in (doubted | dict.fromkeys(orders.doubted, _BY_ATOMICS)).items():
+            check.unproved.setdefault(pointer, (why, _first(followed, pointer)))
+        if followed.whole:
+            whole.append(launch)
+        if left <= 0 or pointers <= check.faults.keys():
+            break
+    return whole
+
+
+def _first(followed: Followed, pointer: Value) -> Operation:
+    """A change of those of an array that were followed."""
+    there = (e for (p, _), es in followed.places.items() if p is pointer for e in es)
+    return next(e.operation for e in there if e.changes)
 
 
 def _array(operation: Operation) -> Value:
@@ -401,6 +471,17 @@ def _not_proved(pointer: Value, reason: str, operation: Operation) -> Diagnostic
         f"it is not proved that lanes do not meet in `{pointer.name or 'array'}`",
         operation.span, reason, "warning",
         notes=("no pair of lanes that surely meet was found either",),
+    )  # fmt: skip
+
+
+def _not_met(kernel: Operation, pointer: Value, launches: Sequence[Launch]) -> Diagnostic:
+    """Launches are all that is known: the sizes of those that were followed whole."""
+    texts = dict.fromkeys(named(x) for x in launches)
+    return Diagnostic(
+        "T0416",
+        f"lanes do not meet in `{pointer.name or 'array'}` in the launches that were followed",
+        kernel.span, "found by following the lanes of some launches", "note",
+        notes=(f"followed whole: {'; '.join(list(texts)[:_NAMED])}", "other sizes are not proved"),
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ _ENOUGH_LAUNCHES = 3  # where sizes are not numbers
 _MOST_LAUNCHES = 6
 _STEPS = 520_000  # operations of all runs
 _LAUNCH_STEPS = 500_000  # of those of one launch
+_EAGER_STEPS = 100_000  # of one launch in which who waits goes first
 
 
 @dataclass(slots=True)
@@ -112,6 +113,7 @@ def run_launches(
                 break
             orders += 1
         left -= given - budget
+        _run_eagerly(found, launch, values, uniform)
         if orders >= _ENOUGH_ORDERS:
             found.whole.append((launch, orders))
         if found.data or left <= 0 or len(found.whole) == _MOST_LAUNCHES:
@@ -123,6 +125,17 @@ def run_launches(
         and (not several or any(prod(x.groups) > 1 for x, _ in found.whole))
     )
     return found
+
+
+def _run_eagerly(
+    found: CheckedLaunches, launch: Launch, values: Values, uniform: Uniformity
+) -> None:
+    """Once more, where lanes wait for others: each goes on as soon as it can."""
+    run = Run(found.kernel, launch, values, left=_EAGER_STEPS, both_ways=True)
+    if not found.data and run.may_wait():
+        run.go("eager")
+        if not run.outside:
+            _note(found, run, uniform)
 
 
 def _note(found: CheckedLaunches, run: Run, uniform: Uniformity) -> None:

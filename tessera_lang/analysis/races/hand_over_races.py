@@ -72,6 +72,10 @@ class Runs:
                 left -= given - max(run.left, 0)
                 whole &= run.whole
                 yield run
+            run = Run(self.kernel, launch, values, left=_RUN_STEPS)
+            if run.may_wait():
+                run.go("eager")
+                yield run
             if whole:
                 return
 

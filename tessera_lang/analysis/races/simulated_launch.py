@@ -38,10 +38,12 @@ from tessera_lang.types.dtype import DType
 
 MOST_LANES = 4096
 _IDLE = 3  # rounds in which all lanes wait
+_TURNS = 6  # that who waits has when memory has changed
 _MOST_FOUND = 64  # pairs of accesses
-Order: TypeAlias = Literal["in turn", "forward", "reverse", "mixed"]
+Order: TypeAlias = Literal["in turn", "forward", "reverse", "mixed", "eager"]
 """``in turn``: each lane up to the next barrier before the next begins. ``forward``, ``reverse``:
-lanes in this order, each up to a barrier or a wait. ``mixed``: each up to the next atomic."""
+lanes in this order, each up to a barrier or a wait. ``mixed``: each up to the next atomic.
+``eager``: lanes by turns, and who waits goes on as soon as the element that it asks changes."""
 _Left = tuple[str, list[object]]
 _Turn: TypeAlias = Generator[str, None, _Left]
 
@@ -95,6 +97,7 @@ class Run:
     _used: set[Value] = field(default_factory=set[Value])
     _waits: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
     _running: dict[Who, _Lane | None] = field(default_factory=dict[Who, "_Lane | None"])
+    stops_before: bool = False  # whether a turn ends before an atomic, not behind it
     _at_barrier: dict[int, set[Who]] = field(default_factory=dict[int, "set[Who]"])
 
     def __post_init__(self) -> None:
@@ -125,6 +128,9 @@ class Run:
         try:
             if order == "in turn":
                 self._in_turn()
+            elif order == "eager":
+                self.stops_before = True
+                self._eagerly()
             else:
                 self._by_turns(order)
         except Unknown:
@@ -165,6 +171,43 @@ class Run:
                 moved |= self._barrier(g)
             idle = 0 if moved or self.changes != changes else idle + 1
 
+    def _eagerly(self) -> None:
+        """Lanes by turns, each up to before its next atomic; whenever memory has changed, those in
+        a loop that waits come first."""
+        idle = 0
+        while self._running and idle < _IDLE:
+            moved, changes = False, self.changes
+            for w in list(self._running):
+                lane = self._running.get(w)
+                stays = w not in self._running or w in self._at_barrier.get(w[0], ())
+                if stays or (lane is not None and lane.inside):
+                    continue
+                before = self.changes
+                self._turn(w)
+                moved = True
+                if self.changes != before:
+                    self._who_waits()
+            moved |= self._who_waits()
+            for g in list(self._at_barrier):
+                moved |= self._barrier(g)
+            idle = 0 if moved or self.changes != changes else idle + 1
+
+    def _who_waits(self) -> bool:
+        """Let lanes in loops that wait go on as far as they can."""
+        moved = False
+        inside = [w for w, lane in self._running.items() if lane is not None and lane.inside]
+        self.left -= len(inside)
+        for w in inside:
+            if w in self._at_barrier.get(w[0], ()):
+                continue
+            for _ in range(_TURNS):
+                lane = self._running.get(w)
+                state = self._turn(w) if lane is not None and lane.inside else "wait"
+                moved |= state != "wait"
+                if state != "turn":
+                    break
+        return moved
+
     def _begun(self, who: Who) -> _Lane:
         """A lane before its first turn. Most runs end before many lanes have had one."""
         pause()
@@ -197,6 +240,10 @@ class Run:
         self.clocks.barrier(there)
         del self._at_barrier[group]
         return True
+
+    def may_wait(self) -> bool:
+        """Whether any lane may wait for others in a loop."""
+        return any(self.waits(o) for o in self.kernel.walk() if o.name == "tile.while")
 
     def waits(self, loop: Operation) -> bool:
         """Whether others may have to come before a loop goes on."""
@@ -420,6 +467,7 @@ class _Lane:
     at: Operation
     waits: bool = False
     possible: bool = False  # whether data say that it is here
+    inside: int = 0  # loops that wait, in which it is
     asked: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _going: _Turn | None = None
 
@@ -439,8 +487,11 @@ class _Lane:
             if compute is not None:
                 compute(trace)
             elif kind == "access":
+                stops = o.name in ATOMICS
+                if stops and run.stops_before:
+                    yield "turn"
                 run.access(self, o)
-                if o.name in ATOMICS:
+                if stops and not run.stops_before:
                     yield "turn"
             elif kind == "exit":
                 return o.name, trace.numbers(o.operands)
@@ -521,12 +572,14 @@ class _Lane:
         head, body = o.regions
         carried = trace.numbers(o.operands)
         waits, outer = self.run.waits(o), self.asked
+        self.inside += waits
         while True:
             self.asked = {}
             before = (self.run.changes, carried)
             trace.put(head.arguments, carried)
             _, (condition, *carried) = yield from self._region(head)
             if condition is None:
+                self.inside -= waits
                 self._not_known(o)
                 return None
             if not condition:
@@ -534,12 +587,14 @@ class _Lane:
             trace.put(body.arguments, carried)
             name, carried = yield from self._region(body)
             if name in OUTER_EXITS:
+                self.inside -= waits
                 return name, carried
             if name == "tile.break":
                 break
             if waits:
                 self.at = o
                 yield "wait" if (self.run.changes, carried) == before else "turn"
+        self.inside -= waits
         self.asked = outer | self.asked
         trace.put(o.results, carried)
         return None

@@ -27,13 +27,15 @@ def unproved(kernel: Operation, plan: LaunchPlan) -> list[Diagnostic]:
     runs = Runs(kernel, plan, uniform)
     shared = check_shared(kernel, plan, uniform, known, runs)
     arrays = open_arrays(kernel, plan, uniform, runs)
-    open_ = [*shared.open, *(Open("meet", pointer, d) for pointer, d in arrays.items())]
+    sure = [d for d in arrays.values() if d.code != "T0412"]
+    waiting = (Open("meet", p, d) for p, d in arrays.items() if d.code == "T0412")
+    open_ = [*shared.open, *waiting]
     if open_:
         several = several_groups(kernel, plan) is not None
         found = list(_settled(kernel, plan, open_, run_launches(kernel, plan, uniform, several)))
     else:
         found = list[Diagnostic]()
-    return [*found, *shared.notes, *unproved_bounds(kernel, known, plan)]
+    return [*found, *sure, *shared.notes, *unproved_bounds(kernel, known, plan)]
 
 
 def _settled(
