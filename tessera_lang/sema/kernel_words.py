@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
+from tessera_lang.sema.loop_iterable_help import is_slip
 from tessera_lang.sema.tree_copies import (
     copied,
     free_name,
@@ -161,8 +162,10 @@ def _loop(s: ast.For, names: set[str]) -> Body:
     called = isinstance(over, ast.Call) and isinstance(over.function, ast.Attribute)
     if not called and not isinstance(over, (ast.Binary, ast.Unary)):
         return (s,)
-    if isinstance(over, ast.Call) and _is_counting(over):
+    if isinstance(over, ast.Call) and (_is_counting(over) or is_slip(over)):
         return (s,)
+    if not any(isinstance(e, ast.Name) for e in expressions(over)):
+        return (s,)  # a number
     values = free_name("values", names)
     first = ast.Assign(over.span, unwritten(over.span, values), over)
     return (first, replace(s, iterable=unwritten(over.span, values)))

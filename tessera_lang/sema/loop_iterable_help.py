@@ -33,6 +33,13 @@ def loop_hint(s: ast.For, *, tiles: bool) -> tuple[tuple[str, ...], tuple[Fix, .
     return (_counted(s, tiles=tiles),), ()
 
 
+def is_slip(call: ast.Call) -> bool:
+    """Whether a loop of a tile kernel calls what no array comes of, and a range was meant."""
+    function = call.function
+    written = function.name if isinstance(function, ast.Attribute) else ""
+    return written != "arange" and bool(_meant(written, call, tiles=True))
+
+
 def _meant(written: str, call: ast.Call, *, tiles: bool) -> str:
     """The loop that a name stands for; empty where it is no slip of one."""
     own = {"range": "range", "tile_range": "op.tile_range"} if tiles else {"range": "range"}

@@ -46,7 +46,6 @@ SLIPS = {
     "op.range(m)": "range(m)",
     "rnage(0, m)": "range(0, m)",
     "prange(m)": "range(m)",
-    "op.arange(m)": "range(m)",
 }
 
 
@@ -58,6 +57,13 @@ def test_a_slip_in_a_tile_kernel(head: str) -> None:
     assert program == TILES.format(head=SLIPS[head])
     assert not [d for d in found_in(program) if d.severity == "error"]
     assert [float(v) for v in printed(program)] == [1.0, 5.0, 9.0, 13.0, 17.0]
+
+
+@pytest.mark.parametrize("head", ["op.arange(m)", "op.arange(m) + 0", "op.arange(0, m, 1)"])
+def test_a_tile_kernel_goes_through_places(head: str) -> None:
+    source = TILES.format(head=head)
+    assert not found_in(source)
+    assert [float(v) for v in printed(source)] == [1.0, 5.0, 9.0, 13.0, 17.0]
 
 
 @pytest.mark.parametrize("head", ["rnage(n)", "rang(0, n)", "prange(0, n, 1)", "op.arange(n)"])
