@@ -17,6 +17,7 @@ from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.syntax import ast
 from tests.house.places import ROOT
+from tests.sampling import few
 
 LOSS = """
 def loss(w: f32[k, h], x: f32[n, k], y: f32[n, h], scale: f32):
@@ -141,12 +142,12 @@ def _signature(function: ast.FunctionDef, shape: str) -> str:
 
 
 @pytest.mark.parametrize("folder", ["stdlib", "examples"])
-def test_functions_of_the_project(folder: str) -> None:
+def test_functions_of_the_project(folder: str, whole: bool) -> None:
     """Every plain function has a graph, printed and parsed as it is, or an error with a line."""
     session = Session()
     session.runner.verify_each = True
     graphs = 0
-    for path in sorted((ROOT / folder).rglob("*.tessera")):
+    for path in few(sorted((ROOT / folder).rglob("*.tessera")), 9, whole):
         for function in plain_functions(session, str(path)):
             for shape in ("8", "8, 8"):
                 try:

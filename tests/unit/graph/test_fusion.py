@@ -92,7 +92,7 @@ def test_gradients_of_loops(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["heads", "shared", "moved"])
-@pytest.mark.sample(6)
+@pytest.mark.sample(1)
 def test_heads(name: str) -> None:
     for with_gradient in (False, True):
         _check(cascades.graph_of(name, "f64", with_gradient=with_gradient), 1e-11)

@@ -80,6 +80,7 @@ def _said(name: str) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(2)
 def test_the_peak_is_that_of_a_call(name: str) -> None:
     """Within 5 %: what Python has allocated at most, with the arguments."""
     rng = np.random.default_rng(0)

@@ -185,6 +185,7 @@ def test_pullbacks(module: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["by_pull", "by_push"])
+@pytest.mark.sample(1)
 def test_gradients_of_pulls_and_pushes(module: Any, name: str) -> None:
     f = getattr(module, name)
     x, y = arrays()
