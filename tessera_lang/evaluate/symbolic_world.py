@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import Unknown, is_unknown
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import (
     Filling,
@@ -220,7 +220,7 @@ class SymbolicWorld:
     # --- arithmetic --------------------------------------------------------------------
 
     def unary(self, operator: str, a: object) -> object:
-        return a
+        return replace(cast("SymbolicArray", a))  # another array, which may change by itself
 
     def binary(self, operator: str, a: object, b: object) -> object:
         arrays = [x for x in (a, b) if isinstance(x, SymbolicArray)]

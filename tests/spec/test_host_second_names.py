@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tests.spec.test_fixes import found_in, printed
 
 REFUSED = {
     "x += 1.0\nreturn x": "the caller has too", "y = x\ny += 1.0\nreturn y": "`x` names too",
@@ -46,3 +47,16 @@ def test_the_form_changes_the_array_of_the_caller(shape: tuple[int, ...]) -> Non
     x = np.ones(shape)
     _module("x[:] += 1.0").f(x)
     assert np.all(x == 2)
+
+
+@pytest.mark.parametrize("made", ["op.ones((5,))", "op.arange(5)", "op.array([1.0, 2.0, 3.0])",
+                                  "2.0 * op.ones((5,))", "op.random((5,), seed=1)"])  # fmt: skip
+@pytest.mark.parametrize("taken", ["y.copy()", "op.copy(y)", "op.array(y)", "+y", "-y", "~~y"])
+def test_what_is_computed_of_an_array_is_another(made: str, taken: str) -> None:
+    """A check knows that too, of arrays that the program itself makes."""
+    if taken == "~~y" and made != "op.arange(5)":
+        return
+    text = f"y = {made}\nz = {taken}\nz *= 3\ny += 1\nprint(y[0], z[0])\n"
+    assert not [d.message for d in found_in(text) if d.severity == "error"]
+    y, z = (float(v) for v in printed(text)[0].split())
+    assert z == pytest.approx((y - 1) * (-3 if taken == "-y" else 3))

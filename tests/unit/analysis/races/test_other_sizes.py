@@ -157,6 +157,7 @@ def collect(x: f32[4, 32], parts: mut f32[4, 32], marks: mut i32[1], out: mut f3
 
 
 @pytest.mark.parametrize("count", [1, 16, 30, 31, 32])
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("first", ["producers", "consumers"])
 def test_a_wait_for_too_few_lanes(count: int, first: str) -> None:
     lanes, producer, consumer = ("t < 32", "t", "t - 32")
@@ -168,6 +169,7 @@ def test_a_wait_for_too_few_lanes(count: int, first: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 64, 95, 96])
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("last", [0, 3])
 def test_a_wait_for_too_few_of_other_groups(count: int, last: int) -> None:
     text = COLLECT.replace("LAST", str(last)).replace("COUNT", str(count))
