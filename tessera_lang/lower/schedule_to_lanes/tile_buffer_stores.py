@@ -183,10 +183,12 @@ def hand_over(
         for v, slot, owner in zip(values, slots, owners, strict=True)
         if slot is not None and s.stored.get(v) is not slot
     ]
+    elsewhere = set[Value]()
     while waiting:
         at = next((i for i in range(len(waiting)) if _is_free(s, waiting, i)), None)
-        if at is None:  # they take each other's places: one waits elsewhere
-            value, slot, owner = waiting[0]
+        if at is None:  # they take each other's places: one that is not yet elsewhere waits there
+            value, slot, owner = next(w for w in waiting if w[0] not in elsewhere)
+            elsewhere.add(value)
             buffer = s.take(slot.dtype, slot.sizes, value.name)
             store_tile(s, value, buffer, _extents(s, owner, op))
             s.stored[value], buffer.holder = buffer, value
