@@ -98,10 +98,25 @@ def _bound_at_top(body: tuple[ast.Stmt, ...]) -> frozenset[str]:
     return frozenset(names)
 
 
+def _bound_within(body: tuple[ast.Stmt, ...]) -> set[str]:
+    """Names that comprehensions and lambdas have: they hold values, as those of statements do."""
+    found = set[str]()
+
+    def see(node: Any) -> Any:
+        if isinstance(node, ast.Comprehension):
+            found.update(e.id for e in expressions(node.target) if isinstance(e, ast.Name))
+        elif isinstance(node, ast.Lambda):
+            found.update(p.name for p in node.parameters)
+        return node
+
+    mapped(body, see)
+    return found
+
+
 def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]:
     if not isinstance(s, ast.FunctionDef):
         spread = _body((s,), False, set(top))
-        return cast("tuple[ast.Stmt, ...]", mapped(spread, _calls(top)))
+        return cast("tuple[ast.Stmt, ...]", mapped(spread, _calls({*top, *_bound_within(spread)})))
     own = {p.name for p in (*s.brackets, *s.parameters)} | set(assigned_names(s))
     lane = kernel_level(s) == "lane"  # where tables are read from memory
     seen = {name: t for name, t in tables.items() if name not in own and not lane}
@@ -110,7 +125,7 @@ def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]
     if kernel_level(s) == "tile":
         body = in_plain_words(s, body, own)
     body = _body(body, bool(s.decorators), own)
-    body = cast("tuple[ast.Stmt, ...]", mapped(body, _calls(own)))
+    body = cast("tuple[ast.Stmt, ...]", mapped(body, _calls(own | _bound_within(body))))
     if kernel_level(s) is not None and not {"int", "float"} & (own | set(top)):
         body = cast("tuple[ast.Stmt, ...]", mapped(body, casts_of_python(s)))
     return (s if body is s.body else replace(s, body=body),)

@@ -20,6 +20,10 @@ BODIES = (
     "d = {}\nfor v in k:\n    d[v] = d.get(v, 0) + 1\nreturn op.array([d[1], len(d)])",
     "d = {1: 2, 3: 4}\nreturn op.array([a * b for a, b in d.items()])",
     "d = {1: 2, 3: 4}\nreturn op.array([sum(d.keys()), sum(d.values())])",
+    "B = x.reshape(3, 3)\nreturn op.array([r.sum() for r in B] + [a.max() for a, b in zip(B, B)])",
+    "B = x.reshape(3, 3)\nh = lambda q: q.mean() + q.max()\nreturn op.array([h(B[0]), h(B.T[1])])",
+    "B = x.reshape(3, 3)\nrows = sorted([r for r in B], key=lambda q: q.sum())\nreturn rows[0] * 1",
+    "B = x.reshape(3, 3)\nreturn op.array([sum(r.min() for r in B), max(r.std() for r in B)])",
 )
 
 
