@@ -266,7 +266,9 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
                    f"only a last axis of at most {MOST_LOOKED_UP} elements, a number that is known,"
                    " takes places of more axes there, behind one index for each axis before it")
             if term.dtype.is_integer else
-            ("how many are true only the run knows: write `op.where(condition, x, 0.0)`",)
+            ("how many are true only the run knows: of a value take `op.where(condition, x, 0.0)`",
+             "to store where it is true, write `:` for the condition beside other indices:"
+             " `x[:, 2] = op.where(condition, value, x[:, 2])`")
             if term.dtype == BOOL else (),
         )  # fmt: skip
         return None
