@@ -79,6 +79,20 @@ def _said(name: str) -> float:
     return float(found[1]) * 1e6
 
 
+def _peak(graph: Any, inputs: list[Any], host: Any) -> int:
+    """Bytes that a call allocates at most, with those of its results."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        found = on_cpu.run(graph, inputs, host)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found
+    return peak - before
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sample(2)
 def test_the_peak_is_that_of_a_call(name: str) -> None:
@@ -91,16 +105,9 @@ def test_the_peak_is_that_of_a_call(name: str) -> None:
     graph, host = cascades.prepared(graph), on_cpu.host()
     inputs = given[: len(graph.regions[0].arguments)]
     on_cpu.run(graph, inputs, host)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        found = on_cpu.run(graph, inputs, host)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert found
-    real = peak - before + sum(v.nbytes for v in inputs)
+    # The least of some: another thread, and what Python remembers, only add to it.
+    peak = min(_peak(graph, inputs, host) for _ in range(4))
+    real = peak + sum(v.nbytes for v in inputs)
     assert abs(_said(name) - real) <= 0.05 * real
 
 
