@@ -40,7 +40,8 @@ def test_one_message_for_a_buffer_between_two_barriers(case: Case) -> None:
 def arguments(case: Case) -> tuple[list[Any], int]:
     """Arrays and numbers for a kernel, and the groups of the launch where the call says them."""
     head = re.findall(r"^def \w+\((.*?)\)", case.text, re.MULTILINE)[-1]
-    known = SIZES | {n: int(v) for n, v in re.findall(r"where (\w+) == (\d+)", case.text)}
+    premises = re.findall(r"where (\w+) == (\w+)", case.text)
+    known = SIZES | {n: int(v) if v.isdigit() else SIZES[v] for n, v in premises}
     found: list[Any] = []
     for name, dtype, sizes in re.findall(r"(\w+): (?:mut |const )?(\w+)(?:\[([^\]]*)\])?", head):
         kind = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}.get(dtype, np.int64)

@@ -53,7 +53,6 @@ def test_file(tesserac: Command, tmp_path: Path, name: str, command: str) -> Non
     [
         (("check", "none.tessera"), "T0810"),
         (("run", "none.tessera"), "T0810"),
-        (("check", "."), "T0810"),
         (("run", "."), "T0810"),
         (("emit", "none.tessera", "--stage=tile"), "T0810"),
         (("build", "none.tessera", "-o", "out"), "T0810"),

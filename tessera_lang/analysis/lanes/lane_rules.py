@@ -261,7 +261,9 @@ def _binary(rules: LaneRules, operation: Operation) -> Form:
         return None
     if name in ("add", "sub"):
         total = a.plus(b, 1 if name == "add" else -1)
-        form = total if rules.stays(operation) else rules.exact(total, dtype)
+        # Of two numbers that vary, other rules know more of what they leave as it is written.
+        steps = not (a.terms and b.terms)
+        form = total if steps and rules.stays(operation) else rules.exact(total, dtype)
         low, high = rules.space.range(total)
         if form is None and dtype.bits == 64 and -_TURN < low <= high < _TURN:
             rules.unwrapped[operation.result] = total

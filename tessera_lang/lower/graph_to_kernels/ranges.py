@@ -156,6 +156,10 @@ class Ranges:
             return _ALL if math.isnan(number) else (number, number)
         if name == "sum":
             return self._of_sum(operation, windows)
+        if name in ("reduce_max", "reduce_min"):
+            several = len(operation.integers("axes")) != 1
+            inner = () if several else inner_windows(operation, windows, whole(INNER))
+            return _ALL if several else self.interval(operation.operands[0], inner)
         if name == "exp":
             if any(self._is_relative(operation, windows, x) for x in labels_of(windows)):
                 return 0.0, 1.0
@@ -225,7 +229,7 @@ _BOUNDED: dict[str, Interval] = {
     "erf": (-1, 1), "relu": (0, math.inf), "softplus": (0, math.inf),
 }  # fmt: skip
 _RULES: dict[str, Callable[[list[Interval]], Interval]] = {
-    **dict.fromkeys(("cast", "reduce_max", "reduce_min"), lambda a: a[0]),
+    "cast": lambda a: a[0],
     "neg": lambda a: (-a[0][1], -a[0][0]),
     "abs": lambda a: _absolute(a[0]),
     "exp": lambda a: (math.exp(a[0][0]), math.exp(a[0][1])),
