@@ -11,7 +11,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import replace
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.side_tables import Signature, TensorArgument
+from tessera_lang.sema.side_tables import Argument, Signature, TensorArgument
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.syntax import ast
 
@@ -109,7 +109,7 @@ def examples(function: ast.FunctionDef, signature: Signature) -> Iterator[Signat
 def _sized(
     function: ast.FunctionDef, signature: Signature, number_of: Callable[[str], int]
 ) -> Signature:
-    made: list[object] = []
+    made: list[Argument] = []
     for (_, p), a in zip(parameters_of(function), signature, strict=True):
         if isinstance(a, TensorArgument):
             shape = None if p.annotation is None else p.annotation.shape
@@ -120,7 +120,7 @@ def _sized(
                 for i, (n, e) in enumerate(zip(given, dims, strict=True))
             ))  # fmt: skip
         made.append(a)
-    return tuple(made)  # type: ignore[arg-type]
+    return tuple(made)
 
 
 def _size(e: ast.Expr | None, name: str, number_of: Callable[[str], int]) -> int:
@@ -131,5 +131,6 @@ def _size(e: ast.Expr | None, name: str, number_of: Callable[[str], int]) -> int
         value = evaluate_constant(e, lambda n: number_of(n.id))
     except NotConstant:
         return number_of(source_of(e))
-    known = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return int(value) if known else number_of(source_of(e))  # type: ignore[call-overload]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return number_of(source_of(e))

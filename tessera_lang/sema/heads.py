@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.evaluate.modules import decorator_name
+from tessera_lang.evaluate.modules import decorator_name, gradient_decorator
+from tessera_lang.sema.builtins import NAMESPACES
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.flow import is_none
 from tessera_lang.sema.kernel_clauses import (
     kernel_decorator,
@@ -19,7 +21,7 @@ from tessera_lang.sema.kernel_clauses import (
     tile_decorator,
 )
 from tessera_lang.sema.module_scope import ModuleScope
-from tessera_lang.sema.side_tables import Constant
+from tessera_lang.sema.side_tables import Constant, FunctionSymbol, ModuleVariable
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
@@ -69,7 +71,7 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
             yield from _test(function, d)
             continue
         if decorator_name(d) == "gradient":
-            yield from _gradient(function, d)
+            yield from _gradient(scope, function, d)
             continue
         if _is_tile_kernel(d):
             yield from _tile_kernel(function, d)
@@ -130,9 +132,11 @@ def _test(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
                          labels=(Label(d.span, "a test, by this"),), helps=helps)  # fmt: skip
 
 
-def _gradient(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
+def _gradient(
+    scope: ModuleScope, function: ast.FunctionDef, d: ast.Decorator
+) -> Iterator[Diagnostic]:
     """The gradient of a function is a plain function, and says of which."""
-    of = d.value.arguments if isinstance(d.value, ast.Call) else ()
+    of = list(d.value.arguments) if isinstance(d.value, ast.Call) else []
     named = len(of) == 1 and isinstance(of[0], ast.Name | ast.Attribute)
     if d.clauses or not named or (isinstance(d.value, ast.Call) and d.value.keywords):
         yield Diagnostic("T0113", "`@gradient` names the function of which this is the gradient",
@@ -140,6 +144,33 @@ def _gradient(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnosti
     elif kernel_decorator(function) is not None or tile_decorator(function) is not None:
         helps = ("write a plain function that launches the kernel, and make that the gradient",)
         yield Diagnostic("T0113", "a kernel cannot be a gradient", d.span, helps=helps)
+    else:
+        yield from _gradient_of(scope, function, of[0])
+
+
+def _gradient_of(
+    scope: ModuleScope, function: ast.FunctionDef, of: ast.Expr
+) -> Iterator[Diagnostic]:
+    """What has a gradient is a function or kernel that the file knows, and has one only."""
+    text = source_of(of)
+    outer = isinstance(of, ast.Attribute) and source_of(of.value)
+    known = bool(outer) and outer not in NAMESPACES  # of another file, which a call looks into
+    if isinstance(of, ast.Name):
+        known = isinstance(scope.lookup(of.id), FunctionSymbol | ModuleVariable)
+    if not known:
+        close = nearest(text, [f.name for f in scope.module.functions if f is not function])
+        helps = (f"did you mean `{close}`?",) if close else ()
+        yield Diagnostic("T0113", f"`{text}` is no function or kernel of this file, so it has no"
+                         " gradient", of.span, helps=helps)  # fmt: skip
+        return
+    for other in scope.module.functions:
+        if other is function:
+            return
+        first = gradient_decorator(other)
+        if first is not None and source_of(first) == text:
+            yield Diagnostic("T0113", f"`{text}` has a gradient already", of.span,
+                             labels=(Label(first.span, "its gradient is this"),))  # fmt: skip
+            return
 
 
 def _is_test(d: ast.Decorator) -> bool:

@@ -167,11 +167,13 @@ def test_a_wrong_gradient(text: str) -> None:
         tessera.grad(m.f)(x, cotangent=x)
 
 
-@pytest.mark.parametrize("mark", ["@gradient", "@gradient()", "@gradient(f, g)", "@gradient(2)"])
+@pytest.mark.parametrize("mark", [
+    "@gradient", "@gradient()", "@gradient(f, g)", "@gradient(2)", "@gradient(nobody)",
+    "@gradient(n)", "@gradient(op.sum)", "@gradient(f)\ndef h(x):\n    return x\n\n\n@gradient(f)",
+])  # fmt: skip
 def test_a_mark_names_a_function(mark: str) -> None:
-    session = Session(
-        overlay={"a.tessera": f"def f(x):\n    return x\n\n\n{mark}\ndef g(x):\n    return x\n"}
-    )
+    given = "n = 3\n\n\ndef f(x):\n    return x\n\n\n"
+    session = Session(overlay={"a.tessera": f"{given}{mark}\ndef g(x):\n    return x\n"})
     assert [d.code for d in session.check("a.tessera")] == ["T0113"]
 
 
