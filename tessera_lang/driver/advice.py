@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.driver.ignored import unused
 from tessera_lang.interruption import pause
 from tessera_lang.record import dataclass
 
@@ -54,7 +55,11 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
                 place = diagnostic.span
                 key = None if place is None else (place.file, place.lo, place.hi)
                 found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
-    return (*found.values(), *_not_seen(session, path))
+    kept = session.heeding((*found.values(), *_not_seen(session, path)))
+    if not questions.lints or session.files.spelling(path) in session.with_errors:
+        return kept
+    asked = [n for n in ("strict", "lints", "occupancy", "guards") if getattr(questions, n)]
+    return (*kept, *unused(session.source(path), session.ignored, asked))
 
 
 def _not_seen(session: Session, path: str) -> list[Diagnostic]:
@@ -83,7 +88,7 @@ def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnosti
             found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
     constants = (d for f in session.kernels(path) for d in _constants(session, path, f))
     tables = (d for program, _ in session.lowered(path, path) for d in _tables(program))
-    return (*found.values(), *constants, *dict.fromkeys(tables))
+    return session.heeding((*found.values(), *constants, *dict.fromkeys(tables)))
 
 
 def _tables(program: Program) -> list[Diagnostic]:

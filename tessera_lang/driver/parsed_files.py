@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order, render
 from tessera_lang.driver.files import Files
+from tessera_lang.driver.ignored import Used, heeded
 from tessera_lang.driver.modules import ModuleFinder, Refused, standard_library
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.module_scope import ImportNode, ModuleScope
@@ -62,6 +63,8 @@ class Scopes:
         self.counts: Counter[str] = Counter()
         self.origins: dict[str, Span] = {}
         """For texts that nobody wrote the part of a program that they come from."""
+        self.ignored: Used = set()  # what comments took back since a file was last checked
+        self.with_errors: set[str] = set()  # files whose last check had errors
         self._caches: dict[str, ParseCache] = {}
         self._spelled: dict[str, Spelled] = {}
         self._parsed: dict[str, _Parsed] = {}
@@ -98,6 +101,18 @@ class Scopes:
         if file is None:
             raise self.error(diagnostics)
         return file
+
+    def heeding(
+        self, found: Iterable[Diagnostic], anew: str | None = None
+    ) -> tuple[Diagnostic, ...]:
+        """Diagnostics without those that comments ignore; comments of the file ``anew`` have
+        spoken of nothing before."""
+        kept = list(found)
+        if anew is not None:
+            self.ignored = {u for u in self.ignored if u[0] != anew}
+            faulty = any(d.severity == "error" for d in kept)
+            (self.with_errors.add if faulty else self.with_errors.discard)(anew)
+        return tuple(heeded(kept, self.source, self.ignored))
 
     def error(self, diagnostics: Iterable[Diagnostic]) -> TesseraError:
         """Diagnostics as an exception whose text shows their lines."""

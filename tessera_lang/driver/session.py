@@ -106,7 +106,7 @@ class Session(Instances):
         except RecursionError:
             found.append(_too_deep(path))
         found = self._without_echoes(path, found)
-        return tuple(d for d in in_order(found) if not _names_given(d, given))
+        return self.heeding((d for d in in_order(found) if not _names_given(d, given)), path)
 
     def _without_echoes(self, path: str, found: list[Diagnostic]) -> list[Diagnostic]:
         """Of a line that could not be read, what it may mean is not judged."""

@@ -22,7 +22,7 @@ ADVICE = {
     "T0416": Questions(strict=True),
     "P1001": Questions(lints=True), "P1002": Questions(lints=True),
     "P1003": Questions(occupancy=True), "P1004": Questions(guards=True),
-    "P1005": Questions(guards=True),
+    "P1005": Questions(guards=True), "P1007": Questions(lints=True),
 }  # fmt: skip
 """What has to be asked for the codes that a check alone does not report."""
 SEEN_BEFORE = {"T0808": "T0109"}

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tessera_lang.diagnostics import Diagnostic, Edit, Fix
+from tessera_lang.driver.ignored import ignoring
 from tessera_lang.record import dataclass
+from tessera_lang.source import Span
 from tessera_lsp.ide.document import Document
 
 
@@ -24,18 +26,28 @@ def quick_fixes(
     document: Document, start: int, end: int, said: Iterable[Diagnostic]
 ) -> list[QuickFix]:
     """The fixes of diagnostics where a range of the file touches them or what they change, safe
-    ones first. ``said``: what is said of the file."""
+    ones first; at last comments that ignore them. ``said``: what is said of the file."""
+    own = [d for d in said if d.span is not None and d.span.file == document.path]
     found = [
         QuickFix(d, fix)
-        for d in said
-        if d.span is not None and d.span.file == document.path
+        for d in own
         for fix in d.fixes
         if any(
             span.file == document.path and span.lo <= end and start <= span.hi
             for span in (d.span, *(edit.span for edit in fix.edits))
+            if span is not None
         )
     ]
-    return sorted(found, key=lambda q: q.fix.applicability != "safe")
+    found.sort(key=lambda q: q.fix.applicability != "safe")
+    for d in own:
+        assert d.span is not None
+        if d.severity != "error" and d.code != "P1007" and _touches(d.span, start, end):
+            found.append(QuickFix(d, ignoring(document.file, d.code, d.span.lo)))
+    return found
+
+
+def _touches(span: Span, start: int, end: int) -> bool:
+    return span.lo <= end and start <= span.hi
 
 
 def safe_edits(document: Document, said: Iterable[Diagnostic]) -> list[Edit]:

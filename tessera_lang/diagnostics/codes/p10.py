@@ -13,6 +13,7 @@ _ROWS = (
         "P1005", "kernel-not-seen", "Nothing says for which arguments a kernel is to be looked at."
     ),
     Code("P1006", "constant-array", "Where lanes read a `const` array from."),
+    Code("P1007", "unused-ignore", "A comment ignores a diagnostic that is not told there."),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}
