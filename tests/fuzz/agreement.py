@@ -83,8 +83,8 @@ def header(text: str) -> tuple[str, str]:
 
 
 def arguments(text: str, sizes: dict[str, int], seed: int = 0) -> list[Any]:
-    """Whole numbers for what is read (floats are all different), zeros for what is written, 4 for
-    scalars."""
+    """Whole numbers for what is read (floats are all different, and with a ``seed`` as many of them
+    are below 0 as above), zeros for what is written, 4 for scalars."""
     random = np.random.default_rng(seed)
     given: list[Any] = []
     pattern = r"(\w+): (?:(mut|const) )?(\w+)(?:\[([^\]]*)\])?"
@@ -100,7 +100,7 @@ def arguments(text: str, sizes: dict[str, int], seed: int = 0) -> list[Any]:
         elif how == "mut":
             values = np.zeros(count)
         elif dtype.startswith("f"):
-            values = random.permutation(count) - count // 4
+            values = random.permutation(count) - count // (2 if seed else 4)
         else:
             values = random.integers(0 if dtype[0] in "ub" else -4, 9, count)
         given.append(values.reshape(extents).astype(DTYPES[dtype]))

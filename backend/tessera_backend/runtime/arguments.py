@@ -216,15 +216,16 @@ def _moved(
 
 def place_arguments(
     interface: KernelInterface, ordered: Ordered, target: str, stream: int | None,
-    by_value: bool = False,
+    by_value: bool = False, usual: int | None = None,
 ) -> Placed:  # fmt: skip
     """Recognise the arguments and choose the device. ``by_value``: whether the launch follows at
-    once, so that it may take constants by value. Raises TesseraError."""
+    once, so that it may take constants by value. ``usual``: the device where no array says one.
+    Raises TesseraError."""
     values: list[Any] = []
     for p, value in zip(interface.parameters, ordered.values, strict=True):
         values.append(_recognise(interface, p, value))
     _check_declared(interface, values)
-    device = _device(interface, values, target)
+    device = _device(interface, values, target, usual)
     handle = stream if stream is not None else _stream(values, device)
     brackets = _brackets(interface, ordered.brackets, values)
     dtypes = {
@@ -323,7 +324,9 @@ def _constant(interface: KernelInterface, p: ParameterInfo, value: Any) -> Any:
     return plain
 
 
-def _device(interface: KernelInterface, values: Sequence[Any], target: str) -> int:
+def _device(
+    interface: KernelInterface, values: Sequence[Any], target: str, usual: int | None
+) -> int:
     devices = sorted({v.device for v in values if isinstance(v, ArrayView) and v.device != HOST})
     if len(devices) > 1:
         where = ", ".join(
@@ -342,6 +345,8 @@ def _device(interface: KernelInterface, values: Sequence[Any], target: str) -> i
         ))  # fmt: skip
     if devices:
         return devices[0]
+    if usual is not None:
+        return usual
     return 0 if target == "cuda" else HOST
 
 

@@ -237,7 +237,7 @@ class TracedWorld:
             for a in arguments
         ]  # fmt: skip
         named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
-        values, prepared = launcher.on(self._stream).prepare(given, named)
+        values, prepared = launcher.on(self._stream).prepare(given, named, self._ordinal)
         results = [cast("Handle", self.fill("empty", shape, dtype))
                    for dtype, shape in prepared.results]  # fmt: skip
         views = [r.view(self.pointers[r.base], self._ordinal, None) for r in results]

@@ -285,14 +285,17 @@ class Launcher:
         return handed_over(made)
 
     def _ready(
-        self, arguments: Sequence[Any], named: dict[str, Any], *, by_value: bool = False
-    ) -> tuple[Placed, Prepared]:
+        self, arguments: Sequence[Any], named: dict[str, Any], *, by_value: bool = False,
+        usual: int | None = None,
+    ) -> tuple[Placed, Prepared]:  # fmt: skip
         """Everything before the launch itself. Raises TesseraError with what is wrong."""
         family = self._family
         ordered = order_arguments(
             family.interface, [a for a in arguments if a is not launch_fast_path.MISSING], named
         )
-        placed = place_arguments(family.interface, ordered, family.target, self._stream, by_value)
+        placed = place_arguments(
+            family.interface, ordered, family.target, self._stream, by_value, usual
+        )
         key = placed.key(family.sized)
         prepared = self._memo.get(key)
         if prepared is None:
@@ -304,7 +307,8 @@ class Launcher:
             # Copies never overlap: what counts is the memory of the caller.
             check_sharing(prepared.plan, placed.given)
             placed.written = tuple(p.mut for p in prepared.plan.parameters)
-        if not named and not placed.staged:
+        # Calls of a kernel without arrays do not say which device they are for.
+        if not named and not placed.staged and usual is None:
             self._remember_fast(tuple(arguments), placed, prepared)
         return placed, prepared
 
@@ -328,11 +332,12 @@ class Launcher:
             raise fault.of_call(placed.values) from None
 
     def prepare(
-        self, arguments: Sequence[Any], named: dict[str, Any]
+        self, arguments: Sequence[Any], named: dict[str, Any], device: int | None = None
     ) -> tuple[list[Any], Prepared]:
         """The checked arguments and the prepared launch, not launched. What it returns is to be
-        allocated as ``prepared.results`` say, and run behind the arguments."""
-        placed, prepared = self._ready(arguments, named)
+        allocated as ``prepared.results`` say, and run behind the arguments. ``device``: where a
+        kernel runs whose arguments have no device."""
+        placed, prepared = self._ready(arguments, named, usual=device)
         return placed.values, prepared
 
     def _remember_fast(self, raw: tuple[Any, ...], placed: Placed, prepared: Prepared) -> None:

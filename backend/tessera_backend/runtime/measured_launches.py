@@ -45,7 +45,7 @@ class Measuring:
     ) -> tuple[Prepared, list[Any], list[Array]]:
         """A launch of a tile kernel, its arguments, and the arrays of this world among them that it
         returns."""
-        values, prepared = launcher.prepare(given, named)
+        values, prepared = launcher.prepare(given, named, self._device)
         results = [self._empty(shape, dtype) for dtype, shape in prepared.results]
         views = [describe(self._given(array), "result") for array in results]
         return prepared, [*values, *views], results

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from tessera_backend.runtime.arguments import order_arguments, place_arguments
 
 import tessera_lang as tessera
+from tests.on_device import call as on_device
 from tests.traced import traced
 
 R = np.random.default_rng(5)
@@ -54,3 +56,51 @@ def test_what_is_not_there_is_refused() -> None:
     m: Any = tessera.compile("def f(x):\n    print(x)\n    return x\n", target="cpu")
     with pytest.raises(tessera.TesseraError, match="T0809"):
         traced(m.f, X)
+
+
+NO_ARRAYS = """
+@op.kernel
+def line(a: f64):
+    return op.arange(8) * a
+
+@op.kernel
+def ones():
+    return op.ones((8,), dtype=f64)
+
+def of_nothing(x): return ones()
+def with_arrays(x): return ones() * x + line(2.0)
+def results(x): return line(1.5), ones(), x
+"""
+"""Kernels whose arguments do not say where they run."""
+
+
+@pytest.mark.parametrize(
+    "target", ["traced", pytest.param("cuda", marks=pytest.mark.gpu)]
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["of_nothing", "with_arrays", "results"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_kernels_without_arrays_run_where_the_call_does(
+    name: str, target: str, fused: bool
+) -> None:
+    wanted = getattr(tessera.compile(NO_ARRAYS, target="cpu"), name)
+    m: Any = tessera.compile(NO_ARRAYS, target="cpu" if target == "traced" else "cuda")
+    x = np.linspace(0.0, 1.0, 8)
+    if name == "with_arrays" and not fused:
+        pytest.skip("arithmetic of arrays on a device is in graphs")
+    f = tessera.fused(getattr(m, name)) if fused else getattr(m, name)
+    for _ in range(2):  # recorded, and replayed
+        found = traced(f, x) if target == "traced" else on_device(f, (x,), "cuda")
+        for a, b in zip(_several(found), _several(wanted(x)), strict=True):
+            _same(a, b)
+
+
+def _several(found: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
+
+
+def test_where_no_array_says_a_device_it_is_the_one_of_the_call() -> None:
+    m: Any = tessera.compile(NO_ARRAYS, target="auto")
+    interface = m.ones._family.interface
+    nothing = order_arguments(interface, [], {})
+    for target, usual, device in (("auto", None, -1), ("auto", 3, 3), ("cuda", None, 0)):
+        assert place_arguments(interface, nothing, target, None, False, usual).device == device
