@@ -17,6 +17,7 @@ from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.ir.core import TensorType
 from tessera_lang.record import replace
+from tessera_lang.sema.float_dtypes import float_alone
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import (
     Argument,
@@ -168,7 +169,8 @@ class Launches:
         dtypes = _bracket_dtypes(run_time, named)
         arrays = [v.dtype for _, v in run_time if isinstance(v, SymbolicArray) and v.dtype]
         for p, value in run_time:
-            made = _argument(p, value, function, dtypes, float_beside(arrays))
+            floats = float_beside(arrays, float_alone(function))
+            made = _argument(p, value, function, dtypes, floats)
             if isinstance(made, Diagnostic):
                 faults.append(made)
             elif made is None:

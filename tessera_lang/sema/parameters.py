@@ -60,12 +60,12 @@ class Parameters:
     @property
     def floats(self) -> DType:
         """What floats are that meet nothing typed: f64 where all arrays of floats are f64, or all
-        numbers where there are no arrays; else f32."""
+        numbers that are floats where there are no such arrays; else f32."""
         types = [v.type for v in self.variables.values()]
         arrays = {t.dtype for t in types if isinstance(t, (Tensor, Buffer, Tile))}
         numbers = {t.dtype for t in types if isinstance(t, Scalar)}
-        floats = {d for d in arrays or numbers if d.is_float}
-        return F64 if floats == {F64} else F32
+        arrays, numbers = ({d for d in some if d.is_float} for some in (arrays, numbers))
+        return F64 if (arrays or numbers) == {F64} else F32
 
     @property
     def binds_grid(self) -> bool:

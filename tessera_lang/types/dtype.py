@@ -169,10 +169,11 @@ def dtype_named(name: str) -> DType | None:
     return DTYPES.get(ALIASES.get(name, name))
 
 
-def float_beside(arrays: Iterable[DType]) -> DType:
+def float_beside(arrays: Iterable[DType], alone: DType = F32) -> DType:
     """What a float of Python's is where nothing else says it: f64 if the arrays of floats beside
-    it are all f64, so that no bit of it is lost, else f32."""
-    return F64 if {a for a in arrays if a.is_float} == {F64} else F32
+    it are all f64, so that no bit of it is lost, else f32. ``alone``: where there are none."""
+    floats = {a for a in arrays if a.is_float}
+    return alone if not floats else F64 if floats == {F64} else F32
 
 
 def widens_to(narrow: DType, wide: DType) -> bool:

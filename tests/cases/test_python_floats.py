@@ -11,7 +11,7 @@ import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tests.numpy_style import GPU
 
-TARGETS = ["cpu", GPU]
+TARGETS: list[Any] = ["cpu", GPU]
 TILES = "@op.kernel\ndef f(x, rate, w):\n    return x * rate + w\n"
 LANES = (
     "@kernel tile[(64,)] grid[(1,)]\ndef f(x: T[n], rate, out: mut T[n]):\n"
@@ -21,7 +21,7 @@ LANES = (
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_it_has_the_bits_of_the_arrays(dtype: Any, target: str) -> None:
+def test_it_has_the_bits_of_the_arrays(dtype: Any, target: Any) -> None:
     x, w = np.random.default_rng(1).standard_normal((2, 50)).astype(dtype)
     rate = 0.1 + 2.0**-40
     tiles = tessera.compile(TILES, target=target)
@@ -37,9 +37,100 @@ def test_it_has_the_bits_of_the_arrays(dtype: Any, target: str) -> None:
     np.testing.assert_allclose(np.asarray(called.g(x, rate, w)), x * rate + w, bound, bound)
 
 
-def test_beside_no_array_and_beside_integers_it_is_f32() -> None:
-    m = tessera.compile("@op.kernel\ndef f(x, rate):\n    return x.to(f32) * rate\n", target="cpu")
-    assert np.asarray(m.f(np.arange(3), 0.5)).dtype == np.float32
+ALONE = {
+    "return rate * 0.5": "float64",
+    "y = op.zeros((3,))\n    y[:] = rate\n    return y": "float64",
+    "return op.full((2,), rate)": "float64",
+    "return x.to(f64) * rate": "float64",
+    "return op.mean(x) * rate": "float64",
+    "return x.to(f32) * rate": "float32",
+    "return op.astype(x, op.float32) * rate": "float32",
+    "return op.zeros((3,), dtype='f32') + rate": "float32",
+    "return op.zeros((3,), dtype=bf16).to(f32) + rate": "float32",
+}
+"""What is done with a float where no array of floats is there, and what comes out."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("body", ALONE)
+def test_without_arrays_of_floats_it_is_f64_unless_a_narrower_dtype_is_named(
+    body: str, target: Any
+) -> None:
+    x = np.arange(3, dtype=np.int32)
+    kernel = f"@op.kernel\ndef f(x, rate):\n    {body}\n"
+    through = f"{kernel}def g(x, rate):\n    return f(x, rate)\n"
+    m = tessera.compile(through, target=target)
+    for function in (m.f, m.g):
+        found = np.asarray(function(x, 0.1))
+        assert found.dtype.name == ALONE[body]
+        scope = {"x": x, "rate": 0.1}
+        said = body.replace("op.", "np.").replace("f32", "float32").replace("bf16", "float16")
+        if "\n" not in said and ".to(" not in said and "dtype" not in said:
+            want = eval(said.removeprefix("return "), {"np": np}, scope)
+            bound = np.finfo(found.dtype).eps
+            np.testing.assert_allclose(
+                found.astype(float), np.broadcast_to(want, found.shape), bound
+            )
+
+
+NEWTON = """
+{mark}
+def root(a):
+    x = a
+    while op.abs(x * x - a) > 1e-9:
+        x = 0.5 * (x + a / x)
+    return x
+
+
+{mark}
+def half(f0, f1):
+    lo = f0
+    hi = f1
+    while hi - lo > 1e-12:
+        mid = 0.5 * (lo + hi)
+        if mid * mid > 2.0:
+            hi = mid
+        else:
+            lo = mid
+    return lo
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mark", ["@op.kernel", ""])
+def test_loops_until_a_small_difference_end(mark: str, target: Any) -> None:
+    m = tessera.compile(NEWTON.format(mark=mark), target=target)
+    assert abs(float(np.asarray(m.root(2.0))) - 2**0.5) < 1e-9
+    assert abs(float(np.asarray(m.half(1.0, 2.0))) - 2**0.5) < 1e-11
+    assert abs(float(np.asarray(m.root(np.float64(3.0)))) - 3**0.5) < 1e-9
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_number_of_f32_is_narrower(target: Any) -> None:
+    m = tessera.compile("@op.kernel\ndef f(a, b):\n    return a * b\n", target=target)
+    assert np.asarray(m.f(np.float32(2.0), 0.1)).dtype == np.float32
+    assert np.asarray(m.f(np.float64(2.0), 0.1)).dtype == np.float64
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_arrays_that_a_function_makes_of_floats_are_f64(target: Any) -> None:
+    text = """
+def f(a):
+    y = op.zeros((3,))
+    y[1] = a
+    return y, op.linspace(0.0, a, 3), op.array([a, 1.0]), op.full((2,), a)
+
+def narrow(a):
+    y = op.zeros((3,))
+    y[1] = a
+    return y + op.ones((3,), f32), op.linspace(0.0, a, 3)
+"""
+    m = tessera.compile(text, target=target)
+    want = [0, 0.1, 0], np.linspace(0, 0.1, 3), [0.1, 1.0], [0.1, 0.1]
+    for found, right in zip(m.f(0.1), want, strict=True):
+        assert np.asarray(found).dtype == np.float64
+        np.testing.assert_allclose(np.asarray(found), right, 1e-15)
+    assert {np.asarray(v).dtype.name for v in m.narrow(0.1)} == {"float32"}
 
 
 def test_beside_two_floats_the_help_is_followed() -> None:

@@ -26,7 +26,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.array_facts import all_small, constants_by_value
 from tessera_lang.target.launch_plan import ParameterPlan
-from tessera_lang.types.dtype import DTYPES, dtype_named
+from tessera_lang.types.dtype import DTYPES, F32, DType, dtype_named, float_beside
 
 _ABSENT = object()
 _BUFFERS = (bytes, bytearray, memoryview, array)
@@ -232,8 +232,9 @@ def place_arguments(
         b.name: str(e[2]) for b, e in zip(interface.brackets, brackets, strict=True)
         if b.dtype == "dtype"
     }  # fmt: skip
+    floats = _floats(interface, values)
     entries = [
-        _entry(p, v, dtypes, values) for p, v in zip(interface.parameters, values, strict=True)
+        _entry(p, v, dtypes, floats) for p, v in zip(interface.parameters, values, strict=True)
     ]  # fmt: skip
     written = tuple(p.mut or p.kind == "any" for p in interface.parameters)
     placed = Placed(device, values, entries, brackets, handle, ordered.values, written)
@@ -360,9 +361,10 @@ def _stream(values: Sequence[Any], device: int) -> int:
 
 
 def _entry(
-    p: ParameterInfo, value: Any, dtypes: Mapping[str, str] = {}, beside: Sequence[Any] = ()
+    p: ParameterInfo, value: Any, dtypes: Mapping[str, str] = {}, floats: DType = F32
 ) -> Entry:
-    """``dtypes``: what the brackets that name dtypes are. ``beside``: all arguments."""
+    """``dtypes``: what the brackets that name dtypes are. ``floats``: what a float of Python's
+    is."""
     if isinstance(value, ArrayView):
         return signature.tensor(value.dtype.name, len(value.shape), value.contiguous, False)
     if p.kind == "constant":
@@ -371,8 +373,7 @@ def _entry(
         return signature.scalar(p.dtype)
     if p.dtype in dtypes:
         return signature.scalar(dtypes[p.dtype])
-    arrays = (v.dtype for v in beside if isinstance(v, ArrayView))
-    return signature.scalar(scalars.natural_dtype(value, p.name, p.place, beside=arrays).name)
+    return signature.scalar(scalars.natural_dtype(value, p.name, p.place, floats=floats).name)
 
 
 def _brackets(
@@ -400,10 +401,18 @@ def _dtype_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> s
         if isinstance(v, ArrayView):
             return v.dtype.name
     named.sort(key=lambda pair: not isinstance(pair[1], np.generic))
-    arrays = [v.dtype for v in values if isinstance(v, ArrayView)]
+    floats = _floats(interface, values)
     return next(
-        (scalars.natural_dtype(v, p.name, p.place, beside=arrays).name for p, v in named), None
+        (scalars.natural_dtype(v, p.name, p.place, floats=floats).name for p, v in named), None
     )
+
+
+def _floats(interface: KernelInterface, values: Sequence[Any]) -> DType:
+    """What a float of Python's is in a call: nothing narrower than f64 may take part in it, no
+    array, no number of NumPy's, and no dtype that the kernel names."""
+    arrays = (v.dtype for v in values if isinstance(v, ArrayView))
+    narrow = any(isinstance(v, np.inexact) and not isinstance(v, float) for v in values)
+    return float_beside(arrays, F32 if narrow else DTYPES[interface.alone])
 
 
 def _stage(interface: KernelInterface, placed: Placed, by_value: bool) -> None:

@@ -52,7 +52,7 @@ from tessera_lang.driver.modules import standard_library
 from tessera_lang.locks import COMPILER, free_lock
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
-from tessera_lang.types.dtype import F32, F64, DType, dtype_named, float_beside
+from tessera_lang.types.dtype import DTYPES, F32, F64, DType, dtype_named, float_beside
 
 if TYPE_CHECKING:
     import inspect
@@ -452,8 +452,13 @@ class Function:
 
         positional = [given(a) for a in arguments]
         keyword = {name: given(a) for name, a in named.items()}
-        world.floats = float_beside(v.dtype for v in views)
+        world.floats = self._floats([v.dtype for v in views], (*arguments, *named.values()))
         return self._evaluate(world, positional, keyword)
+
+    def _floats(self, arrays: list[DType], given: tuple[Any, ...]) -> DType:
+        """What arrays of numbers are in a call, where they meet none."""
+        known = any(isinstance(v, float) for v in given)
+        return float_beside(arrays, DTYPES[self._interface.alone] if known else F32)
 
     def _kernel(self, kernel: KernelReference) -> Launcher:
         launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")
@@ -474,8 +479,8 @@ class Function:
         world = made(session, target, _print, self._provider.beside)
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
-        arrays = filter(world.is_array, (*positional, *keyword.values()))
-        world.floats = float_beside(world.dtype(v) for v in arrays)
+        arrays = [world.dtype(v) for v in (*positional, *keyword.values()) if world.is_array(v)]
+        world.floats = self._floats(arrays, (*arguments, *named.values()))
         result = self._evaluate(world, positional, keyword)
         if world.floats == F64:
             result = _in_f64(world, result)

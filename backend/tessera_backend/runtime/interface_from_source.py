@@ -18,6 +18,7 @@ from tessera_backend.runtime.module_interface import (
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.record import replace
+from tessera_lang.sema.float_dtypes import float_alone
 from tessera_lang.sema.kernel_clauses import says_grid
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import Constant as ConstantSymbol
@@ -47,15 +48,16 @@ def module_interface(session: Any, path: str) -> ModuleInterface:
     for f in parsed.module.functions:
         parameters = tuple(_parameter(p, scope, file, False) for p in f.parameters)
         doc, returns = cleaned(f.docstring), _text(f.returns, file)
+        alone = float_alone(f).name
         brackets = tuple(_parameter(p, scope, file, True) for p in f.brackets)
         if f.name in marked:
             level = kernel_level(f) or "lane"
             kernels[f.name] = KernelInterface(
-                f.name, parameters, brackets, level, says_grid(f), doc, returns
+                f.name, parameters, brackets, level, says_grid(f), doc, returns, alone
             )
         else:
             functions[f.name] = FunctionInterface(
-                f.name, parameters, brackets, doc, returns, is_test(f)
+                f.name, parameters, brackets, doc, returns, is_test(f), alone
             )
     for s in parsed.module.body:
         if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name):

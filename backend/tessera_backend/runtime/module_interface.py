@@ -46,6 +46,7 @@ class KernelInterface:
     ``says_grid``: whether the kernel says how many groups a launch has. Where it does not, it is
     compiled for as many axes of a grid as a call gives.
     ``doc`` is the docstring, and ``returns`` the annotation of what is returned, as written.
+    ``alone`` is what a float of Python's is in a call without an array of floats.
     """
 
     name: str
@@ -55,6 +56,7 @@ class KernelInterface:
     says_grid: bool = False
     doc: str = ""
     returns: str = ""
+    alone: str = "f64"
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -65,6 +67,7 @@ class KernelInterface:
             "says_grid": self.says_grid,
             "doc": self.doc,
             "returns": self.returns,
+            "alone": self.alone,
         }
 
     @staticmethod
@@ -79,6 +82,7 @@ class KernelInterface:
             bool(d["says_grid"]),
             str(d["doc"]),
             str(d["returns"]),
+            str(d["alone"]),
         )
 
     def common(self, other: KernelInterface) -> KernelInterface:
@@ -113,7 +117,7 @@ class KernelInterface:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInterface:
-    """A plain function. ``is_test``: what ``tesserac test`` runs."""
+    """A plain function. ``is_test``: what ``tesserac test`` runs; ``alone``: as of a kernel."""
 
     name: str
     parameters: tuple[ParameterInfo, ...]
@@ -121,20 +125,23 @@ class FunctionInterface:
     doc: str = ""
     returns: str = ""
     is_test: bool = False
+    alone: str = "f64"
 
     def to_json(self) -> list[object]:
         parameters, brackets = (
             [_to_json(p) for p in several] for several in (self.parameters, self.brackets)
         )
-        return [self.name, parameters, brackets, self.doc, self.returns, self.is_test]
+        said = (self.doc, self.returns, self.is_test, self.alone)
+        return [self.name, parameters, brackets, *said]
 
     @staticmethod
     def from_json(value: object) -> FunctionInterface:
         """What ``to_json`` wrote. Raises TypeError or ValueError."""
-        name, parameters, brackets, doc, returns, is_test = cast("list[Any]", value)
+        name, parameters, brackets, doc, returns, is_test, alone = cast("list[Any]", value)
         return FunctionInterface(
             str(name), tuple(_from_json(p) for p in parameters),
             tuple(_from_json(p) for p in brackets), str(doc), str(returns), bool(is_test),
+            str(alone),
         )  # fmt: skip
 
 

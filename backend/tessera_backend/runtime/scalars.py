@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,6 @@ from tessera_lang.types.dtype import (
     F32,
     INDEX,
     DType,
-    float_beside,
     integer_range,
     widens_to,
 )  # fmt: skip
@@ -55,10 +54,10 @@ def refused(
 
 def natural_dtype(
     value: object, name: str, place: Place = NOWHERE, wanted: DType | None = None,
-    beside: Iterable[DType] = (),
+    floats: DType = F32,
 ) -> DType:  # fmt: skip
     """The type that a parameter without an annotation takes from a number. ``wanted``: of one with
-    an annotation. ``beside``: dtypes of the arrays of the call."""
+    an annotation. ``floats``: what a float of Python's is in this call."""
     if isinstance(value, np.generic):
         kind: np.dtype[Any] = cast("Any", value).dtype
         ours = from_numpy(kind)
@@ -71,7 +70,7 @@ def natural_dtype(
     if isinstance(value, int):
         return INDEX
     if isinstance(value, float):
-        return float_beside(beside)
+        return floats
     raise refused("T0831", name, f"is a {type(value).__name__}, not a number", place=place)
 
 
