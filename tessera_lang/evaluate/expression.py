@@ -48,7 +48,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import as_array
 from tessera_lang.target.host_world import Index, World
-from tessera_lang.types.dtype import BOOL, dtype_named
+from tessera_lang.types.dtype import BOOL, I64, dtype_named
 
 _MISSING = object()
 MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
@@ -407,7 +407,9 @@ class Expressions(Operators):
             return items
         found = list(items)
         for i, (item, at) in enumerate(zip(items, e.items, strict=True)):
-            if isinstance(item, list) and item:
+            if item == []:
+                found[i] = self.world.arange(0, 0, 1, I64)
+            elif isinstance(item, list):
                 given = Scope("", {"places": cast("object", item)})
                 found[i] = self.value(as_array(ast.Name(at.span, "places")), given)
         return tuple(found)

@@ -66,6 +66,9 @@ def array(s: State, e: ast.Call) -> Node:
     axes = tuple(s.axis(a) for a in t.axes)
     dtype = register_dtype(t) or F32
     items = [node_builders.cast(s, s.node(item), dtype) for item in found[1]]
+    if not items:
+        none = node_builders.constant(s, 0, dtype)
+        return Filled(node_builders.scalar_of(s, none), dtype, axes)
     place: Node = Iota(0, INDEX, axes)
     for axis in range(1, len(axes)):
         size = node_builders.constant(s, axes[axis].capacity or 1, INDEX)

@@ -83,7 +83,8 @@ def _axis(
     # An extent that is the whole capacity may be all that is known of a tile made open.
     clipped = [a for a in stretched if s.b.known(a.extent) is None]
     sure = [a for a in clipped if a.extent not in s.b.carried]
-    return Axis((sure or clipped or stretched)[0].extent, capacity)
+    empty = [a for a in stretched if s.b.known(a.extent) == 0]
+    return Axis((empty or sure or clipped or stretched)[0].extent, capacity)
 
 
 def mapped(

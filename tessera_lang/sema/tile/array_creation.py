@@ -100,9 +100,10 @@ def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
     if value is None:
         ask(c, e, dim, what)
         return None
-    if not 0 < value <= MOST_CAPACITY:
+    may_be_empty = what not in ("`op.shared`", "`op.window`")
+    if not (0 if may_be_empty else 1) <= value <= MOST_CAPACITY:
         helps = (
-            ("a tile has elements: where an array has none, do not call the kernel",)
+            ("it has elements: where an array has none, do not call the kernel",)
             if not value
             else ()
         )
@@ -202,8 +203,19 @@ def filled(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     kind, wide = open_tile(c, e, dtype, default_of_literals(term))
     if value is not None and term is not None:
         _fill_value(c, value, term, Tile(kind, (), wide))
-    axes = tuple(TileAxis(n, c.open_extent(e, i, n)) for i, n in enumerate(room))
-    return Tile(kind, axes, wide)
+    return Tile(kind, _made_axes(c, e, room), wide)
+
+
+def _made_axes(c: TileContext, e: ast.Call, room: tuple[int, ...]) -> tuple[TileAxis, ...]:
+    """The axes of a tile that is made: as long as what it meets, or surely without elements."""
+    return tuple([
+        TileAxis(n, c.open_extent(e, i, n)) if n else empty_axis() for i, n in enumerate(room)
+    ])  # fmt: skip
+
+
+def empty_axis() -> TileAxis:
+    """An axis without elements; a tile has room for one at least."""
+    return TileAxis(1, 0)
 
 
 def _fill_value(c: TileContext, e: ast.Expr, term: Term, tile: Tile) -> None:
@@ -280,8 +292,7 @@ def counted(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         room = _arange_room(c, e, bound)
     if room is None:
         return _missing(c)
-    axes = tuple(TileAxis(n, c.open_extent(e, i, n)) for i, n in enumerate(room))
-    return Tile(dtype, axes)
+    return Tile(dtype, _made_axes(c, e, room))
 
 
 def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] | None:
@@ -303,7 +314,7 @@ def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] |
     start, stop = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
     step = numbers[2] if len(numbers) == 3 else 1
     count = len(range(start, stop, step)) if step else 0
-    if not 0 < count <= MOST_CAPACITY:
+    if count > MOST_CAPACITY:
         c.report("T0608", f"`op.arange` of {count} elements", e.span)
         return None
     return (count,)

@@ -15,6 +15,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.array_creation import (
     capacities,
     dtype_argument,
+    empty_axis,
 )
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, open_dtype
@@ -39,7 +40,11 @@ def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if "k" in bound and not is_silent(c.infer(bound["k"])):
         index_argument(c, bound["k"])
     dtype, wide = _floats(c, e, dtype_argument(c, bound.get("dtype")))
-    return Tile(dtype, tuple(TileAxis(n, n) for n in (room * 2)[:2]), wide)
+    return Tile(dtype, tuple(_axis(n) for n in (room * 2)[:2]), wide)
+
+
+def _axis(n: int) -> TileAxis:
+    return TileAxis(n, n) if n else empty_axis()
 
 
 def _floats(c: TileContext, e: ast.Call, dtype: DType | None) -> tuple[DType, bool]:
@@ -73,7 +78,7 @@ def linspace(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 helps=(f"write `{compute}({source_of(bound[name])})`",),
             )  # fmt: skip
     room = capacities(c, bound["num"], "`op.linspace`")
-    return c.nothing() if room is None else Tile(dtype, (TileAxis(room[0], room[0]),), wide)
+    return c.nothing() if room is None else Tile(dtype, (_axis(room[0]),), wide)
 
 
 def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:
@@ -81,7 +86,9 @@ def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None
     if not isinstance(e, (ast.ListExpr, ast.TupleExpr)):
         return (), (e,)
     parts = [items_of(item) for item in e.items]
-    if not parts or any(p is None or p[0] != (parts[0] or ((),))[0] for p in parts):
+    if not parts:
+        return (0,), ()
+    if any(p is None or p[0] != (parts[0] or ((),))[0] for p in parts):
         return None
     known = [p for p in parts if p is not None]
     return (len(known), *known[0][0]), tuple(x for p in known for x in p[1])
@@ -111,7 +118,7 @@ def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if kind is None:
         return c.report("T0206", "`op.array` takes numbers of one dtype", span,
                         helps=("give it one: `dtype=f32`",))  # fmt: skip
-    tile = Tile(kind, tuple(TileAxis(n, n) for n in shape), wide)
+    tile = Tile(kind, tuple(_axis(n) for n in shape), wide)
     if is_waiting(tile) and all(isinstance(t, (Weak, Open)) for t in terms):
         return tile
     for item, term in zip(items, terms, strict=True):

@@ -259,8 +259,10 @@ def _of_arange(c: TileContext, e: ast.Call) -> Bounds | None:
     known = [n for n in numbers if n is not None]
     if len(known) != len(numbers) or any(k.name != "dtype" for k in e.keywords):
         return None
-    count = range(*known) if len(known) <= 3 and 0 not in known[2:] else ()
-    return (min(count), max(count)) if count else None
+    if not 1 <= len(known) <= 3 or 0 in known[2:]:
+        return None
+    count = range(*known)
+    return min(count, default=0), max(count, default=0)
 
 
 def _places(c: TileContext, dims: tuple[Dim | None, ...] | None) -> Bounds | None:

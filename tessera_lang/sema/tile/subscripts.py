@@ -124,7 +124,7 @@ def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: 
     found = of_each_row(c, e, base, target) if isinstance(base, Tile) else None
     if found is not None:
         return found
-    if any(isinstance(i, ast.ListExpr) and i.items for i in e.items):
+    if any(isinstance(i, ast.ListExpr) for i in e.items):
         return _lists(c, e, rank - given)
     terms = [_item_term(c, item) for item in e.items]
     if any(is_silent(t) for t in terms):
@@ -150,6 +150,8 @@ def _lists(c: TileContext, e: ast.Subscript, lacks: int) -> Term:
 
 
 def _as_array(e: ast.ListExpr) -> str:
+    if not e.items:
+        return "op.arange(0)"
     return f"op.array([{', '.join(source_of(x) for x in e.items)}])"
 
 

@@ -51,7 +51,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
     "range as a value": (V, VECTORS, "y[:] = op.tile_range(n)", ["T0607"]),
     "capacity": (V + ", t: i32", (*VECTORS, "i32"),
                  "a = op.zeros((t,), f32)\ny[:] = a", ["T0608"]),
-    "no elements": (V, VECTORS, "a = op.zeros((0,), f32)\ny[:] = a", ["T0608"]),
+    "no elements": (V, VECTORS, "a = op.shared((0,), f32)\na[:] = x[0:0]", ["T0608"]),
     "size": (V, VECTORS, "a = op.zeros((n,), f32)\ny[:] = a", ["T0650"]),
     "store into a value": (V, VECTORS, "t = x[0:8]\nt[0:4] = 0.0\ny[0:8] = t", ["T0609"]),
     "second name": (V, VECTORS, "a = op.shared((8,), f32)\na[:] = x[0:8]\nb = a\ny[0:8] = b",
