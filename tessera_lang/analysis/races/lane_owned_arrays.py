@@ -1,6 +1,6 @@
 """Arrays of which every element belongs to one lane of the grid: no two lanes meet there.
 
-Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same
+Every access of such an array tells numbers ``P + e`` by its indices: ``P`` is one and the same
 sum of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told
 from the sum, digit by digit; or ``e`` is a multiple of a number that the sum is below, as in
 `range(t, n, 128)`; or a guard lets one lane only come there. Sound: what is not understood belongs
@@ -9,14 +9,15 @@ to nobody. Must not know passes, syntax or targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import gcd
 from typing import TypeAlias, cast
 
+from tessera_lang.analysis.races.index_digits import Digits, Key
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.analysis.ranges.integer_ranges import ranges
 from tessera_lang.analysis.ranges.linear import Interval, Linear
-from tessera_lang.analysis.ranges.state import Ranges, State, is_integer
+from tessera_lang.analysis.ranges.state import MOST_GROUPS, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
 
@@ -28,26 +29,28 @@ _FAR = 1 << 40  # what is added to the ids; more tells nothing
 
 @dataclass(slots=True)
 class _Axis:
-    """The ids in the index of all accesses along one axis, and what else there is: ``rest``, and
-    any multiple of ``modulus``."""
+    """The ids in a number of all accesses, and what else there is: ``alike``, the same in the whole
+    launch, ``rest``, and any multiple of ``modulus``."""
 
     terms: Terms
     rest: Interval
     modulus: int = 0
+    alike: Linear = Linear()
 
 
 @dataclass(slots=True)
 class _Seen:
-    """``axes`` of each pointer, and the same by remainders: None where accesses differ, or nothing
-    is known. ``one``: ids that guards hold to one number in all accesses. ``loops``: those whose
-    counters are looked at."""
+    """``axes`` of each pointer, by the key of a number that indices tell, and the same by
+    remainders: those that all accesses have. ``one``: ids that guards hold to one number in all
+    accesses. ``loops``: those whose counters are looked at."""
 
     pointers: dict[Value, Value]
     loops: Sequence[Operation]
+    digits: Digits
     ids: dict[int, Id] = field(default_factory=dict[int, Id])
-    axes: dict[Value, list[_Axis | None]] = field(default_factory=dict[Value, "list[_Axis | None]"])
-    remainders: dict[Value, list[_Axis | None]] = field(
-        default_factory=dict[Value, "list[_Axis | None]"]
+    axes: dict[Value, dict[Key, _Axis]] = field(default_factory=dict[Value, "dict[Key, _Axis]"])
+    remainders: dict[Value, dict[Key, _Axis]] = field(
+        default_factory=dict[Value, "dict[Key, _Axis]"]
     )
     one: dict[Value, set[tuple[Id, int]]] = field(
         default_factory=dict[Value, "set[tuple[Id, int]]"]
@@ -58,7 +61,7 @@ class _Seen:
         pointer = self.pointers.get(o.operands[at])
         if pointer is None:
             return
-        for key, atom in state.atoms.items():
+        for atom, key in self.digits.see(state):
             if isinstance(key, tuple) and key[0] in ("lane", "group"):
                 self.ids[atom] = cast("Id", key)
         held = {
@@ -66,23 +69,24 @@ class _Seen:
             for low, high in [state.known.range(Linear(((atom, 1),)))] if low == high
         }  # fmt: skip
         self.one[pointer] = self.one.get(pointer, held) & held
-        indices = o.operands[at + 1 :]
+        places = enumerate(o.operands[at + 1 :])
+        indices = {axis: state.form(v) for axis, v in places if is_integer(v)}
+        numbers = self.digits.of(state, indices)
         for axes, of in ((self.axes, self._axis), (self.remainders, self._remainder)):
-            found = [of(state, v) for v in indices]
             before = axes.get(pointer)
-            if before is None:
-                axes[pointer] = found
-            elif len(before) != len(found):
-                axes[pointer] = []
-            else:
-                axes[pointer] = [_joined(a, b) for a, b in zip(before, found, strict=True)]
+            found = {
+                key: axis for key, form in numbers.items()
+                if (before is None or key in before) and (axis := of(state, form)) is not None
+            }  # fmt: skip
+            if before is not None:
+                both = ((key, _joined(before[key], axis)) for key, axis in found.items())
+                found = {key: axis for key, axis in both if axis is not None}
+            axes[pointer] = found
 
-    def _remainder(self, state: State, index: Value) -> _Axis | None:
+    def _remainder(self, state: State, form: Linear) -> _Axis | None:
         """The ids, and what the rest of the index is a multiple of: counters are where they begin
         and so many steps on."""
-        if not is_integer(index):
-            return None
-        form, modulus = state.form(index), 0
+        modulus = 0
         counters = self._counters(state) if len(form.terms) > len(self._ids_in(form)) else {}
         for _ in range(_MOST_COUNTERS):
             counter = next((t for t in form.terms if t[0] in counters), None)
@@ -91,10 +95,11 @@ class _Seen:
             atom, factor = counter
             lower, step = counters[atom]
             form, modulus = form.replaced(atom, lower), gcd(modulus, factor * step)
-        for atom, factor in form.terms:
+        alike = self.digits.alike(form)
+        for atom, factor in (form - alike).terms:
             if atom not in self.ids:
                 modulus = gcd(modulus, factor)
-        return _Axis(self._ids_in(form), (form.constant, form.constant), modulus)
+        return _Axis(self._ids_in(form), (form.constant, form.constant), modulus, alike)
 
     def _counters(self, state: State) -> dict[int, tuple[Linear, int]]:
         """The atoms of counters, with the form of where they begin and the number of a step."""
@@ -108,14 +113,13 @@ class _Seen:
                 found[form.terms[0][0]] = (lower, step.constant)
         return found
 
-    def _axis(self, state: State, index: Value) -> _Axis | None:
-        if not is_integer(index):
-            return None
-        form = state.form(index)
+    def _axis(self, state: State, form: Linear) -> _Axis | None:
         for terms in self._candidates(state, form):
-            low, high = state.known.range(form - Linear(terms), 3)
+            rest = form - Linear(terms)
+            alike = self.digits.alike(rest)
+            low, high = state.known.range(rest - alike, 3)
             if -_FAR < low <= high < _FAR:
-                return _Axis(terms, (low, high))
+                return _Axis(terms, (low, high), 0, alike)
         return None
 
     def _candidates(self, state: State, form: Linear) -> Iterable[Terms]:
@@ -135,14 +139,13 @@ class _Seen:
         return tuple(t for t in form.terms if t[0] in self.ids)
 
 
-def _joined(a: _Axis | None, b: _Axis | None) -> _Axis | None:
-    if a is None or b is None:
-        return None
-    modulus = gcd(a.modulus, b.modulus)
+def _joined(a: _Axis, b: _Axis) -> _Axis | None:
+    """What is alike in each of both may differ: by multiples of its factors."""
+    modulus = gcd(a.modulus, b.modulus, *(factor for _, factor in (a.alike - b.alike).terms))
     if _modulo(a.terms, modulus) != _modulo(b.terms, modulus):
         return None
     rest = (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1]))
-    return _Axis(_modulo(a.terms, modulus), rest, modulus)
+    return _Axis(_modulo(a.terms, modulus), rest, modulus, a.alike)
 
 
 def _modulo(terms: Terms, modulus: int) -> Terms:
@@ -156,7 +159,7 @@ def owned(
     """The pointers of such arrays, and the ranges that tell them. ``several``: whether there may be
     more than one group; ``grid``: groups along each axis, where they are numbers."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
-    seen = _Seen(views, [o for o in kernel.walk() if o.name == "tile.for"])
+    seen = _Seen(views, [o for o in kernel.walk() if o.name == "tile.for"], Digits(kernel))
     known = ranges(kernel, seen.access)
     group = kernel.integers("group")
     extents: dict[Id, int] = {("lane", axis): n for axis, n in enumerate(group)}
@@ -164,9 +167,9 @@ def owned(
     rank = cast("int", kernel.attributes["grid_rank"])
     other = _used_otherwise(kernel, views)
     found: set[Value] = set()
-    for pointer, axes in seen.axes.items():
-        axes = (*axes, *seen.remainders[pointer])
-        told = _told(axes, seen.ids, extents) | {i for i, _ in seen.one[pointer]}
+    for pointer, by_key in seen.axes.items():
+        axes = (*by_key.values(), *seen.remainders[pointer].values())
+        told = _told(axes, seen.ids, extents, {i for i, _ in seen.one[pointer]})
         if pointer not in other and _are_told(told, group, rank, several):
             found.add(pointer)
     return found, known
@@ -182,26 +185,38 @@ def _used_otherwise(kernel: Operation, views: dict[Value, Value]) -> set[Value]:
 
 
 def _told(
-    axes: Iterable[_Axis | None], ids: Mapping[int, Id], extents: Mapping[Id, int]
+    axes: Sequence[_Axis], ids: Mapping[int, Id], extents: Mapping[Id, int], known: Set[Id]
 ) -> set[Id]:
-    """Ids that an index tells: each has a factor beyond all that the smaller ones add up to, which
-    in remainders is less than the modulus."""
-    told: set[Id] = set()
-    for axis in axes:
-        if axis is None:
+    """Ids that numbers tell. ``known``: ids that are the same in all accesses. What one number
+    tells is taken out of the others, until nothing more is told."""
+    told = {*known, *(i for i, n in extents.items() if n == 1)}
+    while True:
+        new = {i for axis in axes for i in _told_by(axis, ids, extents, told)} - told
+        if not new:
+            return told
+        told |= new
+
+
+def _told_by(
+    axis: _Axis, ids: Mapping[int, Id], extents: Mapping[Id, int], told: Set[Id]
+) -> Iterable[Id]:
+    """The other ids that a number tells: each has a factor beyond all that the smaller ones add up
+    to. Larger ones that it does not tell so are left out as multiples of a common divisor, or of
+    the modulus, which all that is left has to be below."""
+    rest = axis.rest[1] - axis.rest[0] + 1
+    terms = sorted((abs(factor), ids[atom]) for atom, factor in axis.terms)
+    terms = [(factor, i) for factor, i in terms if i not in told]
+    for most in range(len(terms), 0, -1):
+        modulus = gcd(axis.modulus, *(factor for factor, _ in terms[most:]))
+        widths = [rest]  # of what is below each of them
+        for factor, i in terms[:most]:
+            widths.append(widths[-1] + factor * (extents.get(i, MOST_GROUPS) - 1))
+        if modulus and modulus < widths[-1]:
             continue
-        width = axis.rest[1] - axis.rest[0] + 1
-        for atom, factor in sorted(axis.terms, key=lambda t: abs(t[1])):
-            extent = extents.get(ids[atom])
-            if abs(factor) < width or (axis.modulus and extent is None):
+        for (factor, i), width in zip(terms[most - 1 :: -1], widths[most - 1 :: -1], strict=True):
+            if factor < width:
                 break
-            width += abs(factor) * ((extent or 1) - 1)
-            if 0 < axis.modulus < width:
-                break
-            told.add(ids[atom])
-            if extent is None:
-                break
-    return told
+            yield i
 
 
 def _are_told(told: set[Id], group: tuple[int, ...], rank: int, several: bool) -> bool:

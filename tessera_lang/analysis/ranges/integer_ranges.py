@@ -295,13 +295,15 @@ def _for(walk: _Walk, operation: Operation) -> None:
         by = walk.known.range(step)
         mark = len(walk.known.facts)
         if by[0] >= 1:
-            form = walk.atom(counter, (low[0], max(low[0], high[1] - 1)))
+            last = _last(low, high[1] - 1, by)
+            form = walk.atom(counter, (low[0], max(low[0], last)))
             walk.known.holds(form - lower)
             walk.known.holds((upper - form).shifted(-1))
             if by[0] == by[1] > 1:
                 _whole_steps(walk, form, lower, upper, by[0])
         elif by[1] <= -1:
-            form = walk.atom(counter, (min(low[1], high[0] + 1), low[1]))
+            last = -_last((-low[1], -low[0]), -high[0] - 1, (-by[1], -by[0]))
+            form = walk.atom(counter, (min(low[1], last), low[1]))
             walk.known.holds(lower - form)
             walk.known.holds((form - upper).shifted(-1))
         else:
@@ -326,12 +328,20 @@ def _for(walk: _Walk, operation: Operation) -> None:
         walk.define(value, form)
 
 
+def _last(start: Interval, most: int, step: Interval) -> int:
+    """The last number that a counter may be: where it begins is one number, and so is its step, it
+    is so many steps on."""
+    if start[0] == start[1] and step[0] == step[1]:
+        return start[0] + (most - start[0]) // step[0] * step[0]
+    return most
+
+
 def _whole_steps(walk: _Walk, counter: Linear, lower: Linear, upper: Linear, step: int) -> None:
     """What is left to the end counts in whole steps: of ``upper - lower`` what is no multiple of
     the step is rounded down."""
     room = (upper - lower).shifted(-1)
     multiple = Linear(tuple(term for term in room.terms if term[1] % step == 0))
-    if multiple.terms:
+    if room.terms:
         rest = walk.known.range(room - multiple, 2)[1] // step * step
         walk.known.holds((lower + multiple - counter).shifted(rest))
 
