@@ -326,6 +326,7 @@ class Session(Instances):
         launches = Launches(self.scope, self._with_refusals, self.completed, self.span_of_condition)
         whole = SymbolicHost(SymbolicWorld(launches), self, path)
         found = list(whole.check(given))
+        self.host_values[path] = whole.top.values
         found.extend(self._failed(*failure) for failure in whole.failures)
         host = SymbolicHost(SymbolicWorld(launches), self, path)
         for function in tests:

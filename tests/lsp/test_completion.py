@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tessera_lsp.ide.completion import LIMIT, completions
+from tessera_lsp.ide.completion import LIMIT, completions, without_places
 from tessera_lsp.ide.document import Document
 
 from tessera_lang.driver.session import Session
 from tests.lsp.marked import marked
+from tests.lsp.raw import Raw
+from tests.lsp.test_edits import applied
 
 HEAD = """\
 import std.reduce as r
@@ -109,3 +113,98 @@ def test_many_names_are_cut_by_the_first_letter() -> None:
     names = "".join(f"name{i} = {i}\n" for i in range(300)) + "zebra = 1\n"
     found = completions(*marked(names + "y = ze¦\n"))
     assert "zebra" in {c.label for c in found} and len(found) <= LIMIT
+
+
+# --- imports, snippets, what is looked up late: by the protocol -----------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Raw]:
+    item = {"snippetSupport": True, "resolveSupport": {"properties": ["documentation"]}}
+    with Raw(textDocument={"completion": {"completionItem": item}}) as raw:
+        yield raw
+
+
+def offered(server: Raw, uri: str, text: str) -> dict[str, dict[str, Any]]:
+    """What is offered at ``¦``, by label."""
+    at = text.index("¦")
+    line = text.count("\n", 0, at)
+    server.open(uri, text.replace("¦", ""))
+    column = at - text.rfind("\n", 0, at) - 1
+    items = server.at("completion", uri, line, column)["items"]
+    return {item["label"]: item for item in items}
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [("y = invert¦\n", "from maths import inverted\ny = invert\n"),
+     ('"""Says what."""\n\ny = invert¦\n',
+      '"""Says what."""\n\nfrom maths import inverted\n\ny = invert\n'),
+     ("# licence\ny = invert¦\n", "# licence\nfrom maths import inverted\ny = invert\n"),
+     ("import std.scan as s\ny = invert¦\n",
+      "import std.scan as s\nfrom maths import inverted\ny = invert\n"),
+     ("from maths import HALF\ny = invert¦\n", "from maths import HALF, inverted\ny = invert\n"),
+     ("from maths import HALF as h\n\n\ndef f(x):\n    return x[invert¦\n",
+      "from maths import HALF as h, inverted\n\n\ndef f(x):\n    return x[invert\n"),
+     ("from maths import (\n    HALF,\n)\ny = inv¦\n", None)],
+)  # fmt: skip
+def test_names_are_imported(server: Raw, tmp_path: Path, text: str, after: str | None) -> None:
+    """Also on lines that do not parse; the program then has the name."""
+    (tmp_path / "maths.tessera").write_text(
+        "HALF = 0.5\n_inverted = 1\n\n\ndef inverted(v):\n    return 1.0 / v\n"
+    )
+    uri = (tmp_path / "user.tessera").as_uri()
+    item = offered(server, uri, text)["inverted"]
+    assert item["labelDetails"]["description"] == "maths"
+    made = applied(text.replace("¦", ""), item["additionalTextEdits"])
+    assert after is None or made == after
+    session, path = Session(), str(tmp_path / "user.tessera")
+    session.set_text(path, made)
+    assert "inverted" in session.scope(path).names
+
+
+def test_names_of_the_library_are_imported(server: Raw, tmp_path: Path) -> None:
+    uri = (tmp_path / "library.tessera").as_uri()
+    found = offered(server, uri, "y = running¦\n")
+    assert found["running_max"]["labelDetails"]["description"] == "std.scan"
+    assert (
+        "additionalTextEdits"
+        not in offered(server, uri, "from std.scan import running_max\ny = running¦\n")[
+            "running_max"
+        ]
+    )
+
+
+def test_snippets(server: Raw, tmp_path: Path) -> None:
+    """What they write is a program."""
+    uri = (tmp_path / "snippets.tessera").as_uri()
+    found = offered(server, uri, "¦\n")
+    kinds = [i for i in found.values() if i["kind"] == 15]
+    assert {i["label"] for i in kinds} == {"lane kernel", "tile kernel", "test function"}
+    assert all(i["insertTextFormat"] == 2 and "$" in i["insertText"] for i in kinds)
+    for item in kinds:
+        session = Session()
+        session.set_text("<s>", without_places(item["insertText"]))
+        said = session.check("<s>")
+        assert not [d for d in said if d.severity == "error" and d.code != "T0101"], said
+    assert "for range" in offered(server, uri, "def f(n):\n    ¦\n")
+    assert "lane kernel" not in offered(server, uri, "def f(n):\n    ¦\n")
+    clauses = offered(server, uri, "@kernel ¦\n")
+    assert clauses["tile"]["insertText"].startswith("tile[(${1:")
+
+
+def test_a_client_without_snippets_gets_none_of_their_marks(tmp_path: Path) -> None:
+    with Raw() as raw:
+        found = offered(raw, (tmp_path / "plain.tessera").as_uri(), "¦\n")
+        assert all("$" not in i.get("insertText", "") for i in found.values())
+        assert found["while"]["documentation"]["value"]
+
+
+def test_the_text_about_a_name_is_looked_up_late(server: Raw, tmp_path: Path) -> None:
+    uri = (tmp_path / "late.tessera").as_uri()
+    item = offered(server, uri, "y = op.ze¦\n")["zeros"]
+    assert "documentation" not in item
+    resolved = server.ask("completionItem/resolve", **item)
+    assert resolved["documentation"]["value"] and resolved["label"] == "zeros"
+    offered(server, uri, "y = op.su¦\n")
+    assert "documentation" not in server.ask("completionItem/resolve", **item)

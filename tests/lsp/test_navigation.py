@@ -302,3 +302,41 @@ def test_a_fix_is_offered_at_what_it_changes(server: Raw) -> None:
         context={"diagnostics": []},
     )  # fmt: skip
     assert [a["title"] for a in found] == ["add `mut`"]
+
+
+def test_variables_of_the_host_program(server: Raw) -> None:
+    """Of what has one value the types of arrays are shown, and of all in a hover."""
+    uri = "untitled:host"
+    text = (
+        "a = op.zeros((4, 8))\nb, n = op.sum(a, axis=1), 3\nc = op.ones((2,))\nc = n\n"
+        "for i in range(3):\n    d = a\ne = (a, b)\nf = [1.0, 2.0]\n"
+    )
+    server.open(uri, text)
+    assert inlay(server, uri) == [(0, ": f32[4, 8]"), (1, ": f32[4]"),
+                                  (6, ": (f32[4, 8], f32[4])")]  # fmt: skip
+    for piece, said in (("¦a = op", "a: f32[4, 8]"), ("¦n = op", "n = 3"), ("¦c = n", "c: int")):
+        assert said in ask(server, "hover", uri, piece, text)["contents"]["value"]
+
+
+def test_a_comment_that_ignores(server: Raw, tmp_path: Path) -> None:
+    """It is offered at a warning, never at an error, and takes the warning back."""
+    uri, text = (
+        (tmp_path / "ignored.tessera").as_uri(),
+        "def f():\n    return 1\n    x = 2\ny = z\n",
+    )
+    shown = server.open(uri, text)
+    assert sorted(d["code"] for d in shown) == ["T0101", "T0119"]
+    at = {d["code"]: d["range"] for d in shown}
+    context = {"diagnostics": shown}
+    where = {"textDocument": {"uri": uri}, "context": context}
+    found = server.ask("textDocument/codeAction", **where, range=at["T0101"])
+    assert not [a for a in found if a["title"].startswith("ignore")]
+    (action,) = [
+        a for a in server.ask("textDocument/codeAction", **where, range=at["T0119"])
+        if a["title"] == "ignore T0119 here"
+    ]  # fmt: skip
+    assert not action["isPreferred"] and action["diagnostics"][0]["code"] == "T0119"
+    after = applied(text, action["edit"]["changes"][uri])
+    assert after == text.replace("x = 2", "x = 2  # tessera: ignore[T0119]")
+    server.change(uri, 2, {"text": after})
+    assert [d["code"] for d in server.diagnostics(uri, 2)] == ["T0101"]

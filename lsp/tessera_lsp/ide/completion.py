@@ -12,6 +12,7 @@ from typing import Literal
 
 from tessera_grammar.keywords import BUILTINS, KEYWORDS
 
+from tessera_lang.diagnostics import Edit
 from tessera_lang.driver.modules import standard_modules
 from tessera_lang.record import dataclass
 from tessera_lang.sema.builtins import FUNCTIONS, MEMBERS, TOP_LEVEL, is_built, later
@@ -20,6 +21,7 @@ from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import Constant, FunctionSymbol, ModuleSymbol, Symbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lsp.ide import auto_import, snippets
 from tessera_lsp.ide.builtin_docs import (
     ARRAY_MEMBERS,
     CLAUSES,
@@ -33,7 +35,7 @@ from tessera_lsp.ide.builtin_docs import (
 from tessera_lsp.ide.calls import called
 from tessera_lsp.ide.document import Document, descend
 
-Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant"]
+Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant", "snippet"]
 LIMIT = 200
 _TAIL = re.compile(r"((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)?$")
 _NUMBER = re.compile(r"(?<![\w.])\d[\w.]*$")
@@ -48,10 +50,16 @@ _HEADER = re.compile(r"^\s*(?:if|elif|else|for|while|with)\b")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
+    """``insert``: what is written where that is not the label, with places to fill in; ``more``:
+    an edit elsewhere, of the import from ``source`` that the name needs."""
+
     label: str
     kind: Kind
     detail: str = ""
     documentation: str = ""
+    insert: str = ""
+    more: Edit | None = None
+    source: str = ""
 
 
 def completions(document: Document, offset: int) -> tuple[Completion, ...]:
@@ -71,9 +79,10 @@ def completions(document: Document, offset: int) -> tuple[Completion, ...]:
     if _HEAD.match(line):
         return listed(HEAD_WORDS, "keyword")
     if _CLAUSES.match(line):
-        return listed(
-            {n: t for n, t in CLAUSES.items() if not re.search(rf"\b{n}\b\s*[\[(]", line)}
-        )
+        return tuple(
+            Completion(n, "keyword", documentation=t, insert=snippets.CLAUSES.get(n, ""))
+            for n, t in CLAUSES.items() if not re.search(rf"\b{n}\b\s*[\[(]", line)
+        )  # fmt: skip
     m = _TAIL.search(line)
     assert m is not None
     if m.group(1):
@@ -85,7 +94,40 @@ def completions(document: Document, offset: int) -> tuple[Completion, ...]:
         found = (*listed(QUALIFIERS), *sorted(found, key=lambda c: c.kind != "type"))
     if len(found) > LIMIT and m.group(2):
         found = tuple(c for c in found if c.label.lower().startswith(m.group(2)[0].lower()))
+    if (word := m.group(2)) and len(word) > 1:
+        found = (*found[: LIMIT - auto_import.MOST], *not_imported(document, word, found))
+    elif not line[: m.start()].strip():
+        found = (*found[: LIMIT - 10], *pieces(line))
     return found[:LIMIT]
+
+
+def not_imported(
+    document: Document, word: str, found: tuple[Completion, ...]
+) -> tuple[Completion, ...]:
+    """Names that an import would bring, behind all others."""
+    modules = tuple(m for m in module_names(document) if m != "std")
+    known = {c.label for c in found}
+    names = auto_import.importable(document, word, modules, known)
+    return tuple(
+        Completion(i.name, "function" if i.is_function else "constant", more=i.edit,
+                   source=i.module, documentation=f"Imported from `{i.module}`.")
+        for i in names
+    )  # fmt: skip
+
+
+def pieces(line: str) -> tuple[Completion, ...]:
+    """Snippets that may begin in a line."""
+    words = snippets.TOP if not line[:1].isspace() else snippets.INSIDE
+    return tuple(
+        Completion(label, "snippet", detail, f"```tessera\n{without_places(text)}\n```", text)
+        for label, (detail, text) in words.items()
+    )
+
+
+def without_places(text: str) -> str:
+    """A snippet as it is before anything is filled in."""
+    usual = {m[1]: m[2] for m in re.finditer(r"\$\{(\d+):([^}]*)\}", text)}
+    return re.sub(r"\$\{(\d+):[^}]*\}|\$(\d+)", lambda m: usual.get(m[1] or m[2], ""), text)
 
 
 def line_before(document: Document, offset: int) -> str:
@@ -127,6 +169,16 @@ def listed(words: dict[str, str], kind: Kind = "keyword") -> tuple[Completion, .
 def modules(document: Document, typed: str) -> tuple[Completion, ...]:
     """The standard library's modules, and the files beside this one. What is inserted
     replaces the last word only, so that what was typed before its dot is left out."""
+    before = typed[: typed.rfind(".") + 1]
+    return tuple(
+        Completion(n.removeprefix(before), "module")
+        for n in module_names(document)
+        if n.startswith(before)
+    )
+
+
+def module_names(document: Document) -> list[str]:
+    """Every module that can be imported here."""
     names = ["std", *(f"std.{n}" for n in standard_modules())]
     folder = Path(document.path).parent
     if not document.path.startswith("<") and folder.is_dir():
@@ -135,10 +187,7 @@ def modules(document: Document, typed: str) -> tuple[Completion, ...]:
             for p in folder.glob("*.tessera")
             if p.stem.isidentifier() and p.name != Path(document.path).name
         )
-    before = typed[: typed.rfind(".") + 1]
-    return tuple(
-        Completion(n.removeprefix(before), "module") for n in names if n.startswith(before)
-    )
+    return names
 
 
 def of_symbols(names: dict[str, Symbol], scope: ModuleScope) -> tuple[Completion, ...]:

@@ -65,6 +65,52 @@ def target_of(symbol: Symbol | None) -> Target | None:
             return None
 
 
+def type_definition(document: Document, offset: int) -> Target | None:
+    """Where the type of the name at an offset is written: its annotation, that of the result of
+    the function whose call it is, or the parameter whose shape binds a size."""
+    nodes = descend(document.module, offset)
+    function = next((n for n in nodes if isinstance(n, ast.FunctionDef)), None)
+    for node in reversed(nodes):
+        match node:
+            case ast.Parameter(annotation=ast.TypeExpr(span)):
+                return Target(document.path, span)
+            case ast.Name() if (local := document.variable(node, function)) is not None:
+                if local.annotation is not None:
+                    return Target(document.path, local.annotation.span)
+                if local.kind == "size":
+                    return Target(document.path, local.span)
+                return _type_of_call(document, local.span, function)
+            case ast.Name(span=span):
+                symbol = document.symbol(node, function)
+                if isinstance(symbol, ModuleVariable) and symbol.span is not None:
+                    span = symbol.span
+                return _of_result(symbol) or _type_of_call(document, span, None)
+            case ast.Attribute(name_span=span) if span.lo <= offset <= span.hi:
+                return _of_result(document.symbol(node, function))
+            case _:
+                continue
+    return None
+
+
+def _of_result(symbol: Symbol | None) -> Target | None:
+    """The type that a function says its result has."""
+    if not isinstance(symbol, FunctionSymbol) or symbol.declaration.returns is None:
+        return None
+    return Target(symbol.module, symbol.declaration.returns.span)
+
+
+def _type_of_call(document: Document, at: Span, function: ast.FunctionDef | None) -> Target | None:
+    """The type of what is assigned to the name at a place, where it is a call's."""
+    if at.file != document.path:
+        return None
+    for node in reversed(descend(document.module, at.lo)):
+        if isinstance(node, ast.AnnotatedAssign):
+            return Target(document.path, node.annotation.span)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            return _of_result(document.symbol(node.value.function, function))
+    return None
+
+
 def parameter(
     document: Document, call: Node, name: str, function: ast.FunctionDef | None
 ) -> Target | None:

@@ -10,6 +10,7 @@ from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import FunctionSymbol
 from tessera_lang.syntax import ast
 from tessera_lsp.ide.document import Document, walk
+from tessera_lsp.ide.host_values import given_once, type_of_host
 from tessera_lsp.ide.hover import place_of
 
 _LITERALS = (
@@ -38,8 +39,20 @@ def hints(document: Document, start: int, end: int) -> list[Hint]:
         if function is not None:
             found += _types(document, function)
         found += _parameters(document, statement, function)
+    found += _of_host(document)
     inside = [h for h in found if start <= h.offset <= end]
     return sorted(inside, key=lambda h: h.offset)
+
+
+def _of_host(document: Document) -> list[Hint]:
+    """The types of arrays, and of what is made of them, at the top level."""
+    found: list[Hint] = []
+    for name, statement in given_once(document.module):
+        t = type_of_host(document, name.id)
+        if "[" in t and not isinstance(statement.value, ast.ListExpr):
+            note = "a variable of the host program"
+            found.append(Hint(name.span.hi, f": {t}", True, note))
+    return found
 
 
 def _types(document: Document, function: ast.FunctionDef) -> list[Hint]:

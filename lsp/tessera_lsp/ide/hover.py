@@ -29,6 +29,7 @@ from tessera_lsp.ide.builtin_docs import (
 )
 from tessera_lsp.ide.completion import in_comment_or_string
 from tessera_lsp.ide.document import Document, Node, descend, walk
+from tessera_lsp.ide.host_values import type_of_host
 from tessera_lsp.ide.variables import Variable
 
 
@@ -129,7 +130,8 @@ def of_symbol(document: Document, name: str, symbol: Symbol) -> str | None:
         case ModuleSymbol(full, path):
             return of_module(document, full) if path is not None else code(full, help_of(full))
         case ModuleVariable():
-            return code(name, "A variable of the host program.")
+            t = type_of_host(document, name)
+            return code(f"{name}: {t}" if t else name, "A variable of the host program.")
         case _:
             return None
 

@@ -11,12 +11,12 @@ from tessera_lang.syntax import ast
 def imports(session: Session, path: str, other: str) -> bool:
     """Whether ``path`` imports ``other``, directly or not; True where that cannot be told."""
     try:
-        return other in session.closure(path) or _misses_some(session, path)
+        return other in session.closure(path) or misses_some(session, path)
     except (TesseraError, RecursionError):
         return True
 
 
-def _misses_some(session: Session, path: str) -> bool:
+def misses_some(session: Session, path: str) -> bool:
     """Whether an import finds no file: the other file may be the one that was missing."""
     names = (n for n, _ in _imported(session.parsed(path).module))
     return any(session.imported(path, name) is None for name in names)

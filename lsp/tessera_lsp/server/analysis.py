@@ -23,10 +23,10 @@ STACK = 64 << 20  # trees may nest deep, and some systems give a thread half a m
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """``changes``: no check that began before it may go on after it."""
+    """``changes``: whether no check that began before it may go on after it."""
 
     work: Callable[[], Any]
-    changes: bool
+    changes: Callable[[], bool]
     done: Future[Any] = field(default_factory=lambda: Future[Any]())
 
 
@@ -43,7 +43,7 @@ class Analysis:
         self._arrived = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def submit(self, work: Callable[[], Any], changes: bool) -> Future[Any]:
+    def submit(self, work: Callable[[], Any], changes: Callable[[], bool]) -> Future[Any]:
         """Have the thread do something; what is cancelled before it begins is not done."""
         message = _Message(work, changes)
         with self._arrived:
@@ -93,9 +93,10 @@ class Analysis:
             logger.exception("a fault of tessera-lsp; please report it with this text")
 
     def _turn(self) -> None:
-        """In the middle of a check: answer what is asked. Raises Dropped before an edit."""
+        """In the middle of a check: answer what is asked. Raises Dropped before an edit, and before
+        what needs a check of its own."""
         while self._messages:
-            if self._messages[0].changes:
+            if self._messages[0].changes():
                 raise Dropped
             with giving_turns(None):
                 self._do(self._messages.popleft())

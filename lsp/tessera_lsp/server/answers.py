@@ -25,6 +25,7 @@ COMPLETION_KINDS = {
     "type": lsp.CompletionItemKind.Class,
     "member": lsp.CompletionItemKind.Property,
     "constant": lsp.CompletionItemKind.Constant,
+    "snippet": lsp.CompletionItemKind.Snippet,
 }
 QUICK_FIX = lsp.CodeActionKind.QuickFix.value
 FIX_ALL = lsp.CodeActionKind.SourceFixAll.value
@@ -52,6 +53,8 @@ class Answers:
 
     def __init__(self, server: TesseraServer) -> None:
         self.server = server
+        self._offered = 0
+        self._last: tuple[int, tuple[completion.Completion, ...]] = (0, ())
 
     def ask(self, params: OfDocument, find: Callable[[Document], T], otherwise: T) -> T:
         def answer() -> T:
@@ -82,10 +85,49 @@ class Answers:
     def completion(self, params: lsp.CompletionParams) -> lsp.CompletionList:
         def find(document: Document) -> lsp.CompletionList:
             found = completion.completions(document, self.offset(document, params))
-            items = [completion_item(c, i) for i, c in enumerate(found)]
-            return lsp.CompletionList(len(found) >= completion.LIMIT, items)
+            items = [self.completion_item(document, c, i) for i, c in enumerate(found)]
+            self._offered += 1
+            self._last = self._offered, found
+            cut = len(found) >= completion.LIMIT or any(c.more is not None for c in found)
+            return lsp.CompletionList(cut, items)
 
         return self.ask(params, find, lsp.CompletionList(False, []))
+
+    def completion_item(
+        self, document: Document, c: completion.Completion, place: int
+    ) -> lsp.CompletionItem:
+        """A completion as the editor takes it. The text about it follows when the editor asks,
+        where it can; one that does not know snippets gets them without their places."""
+        item = "text_document", "completion", "completion_item"
+        resolves = self.server.capability(*item, "resolve_support", "properties")
+        lazy = isinstance(resolves, (list, tuple)) and "documentation" in resolves
+        made = lsp.CompletionItem(
+            label=c.label,
+            kind=COMPLETION_KINDS[c.kind],
+            detail=c.detail or None,
+            documentation=None if lazy else documented(c),
+            sort_text=f"{place:04}",
+            data=[self._offered + 1, place],
+        )
+        if c.insert and self.server.can(*item, "snippet_support"):
+            made.insert_text, made.insert_text_format = c.insert, lsp.InsertTextFormat.Snippet
+        elif c.insert:
+            made.insert_text = completion.without_places(c.insert)
+        if c.source:
+            made.label_details = lsp.CompletionItemLabelDetails(description=c.source)
+        if c.more is not None:
+            made.additional_text_edits = [self.text_edit(document.file, c.more)]
+        return made
+
+    def resolve_completion(self, item: lsp.CompletionItem) -> lsp.CompletionItem:
+        """The text about a name that was offered last."""
+        serial, found = self._last
+        match item.data:
+            case [int(of), int(place)] if of == serial and place < len(found):
+                item.documentation = documented(found[place])
+            case _:
+                pass
+        return item
 
     def definition(self, params: lsp.DefinitionParams) -> lsp.Location | None:
         def find(document: Document) -> lsp.Location | None:
@@ -187,12 +229,7 @@ def is_kind(asked: str, kind: str) -> bool:
     return asked in ("", kind) or kind.startswith(f"{asked}.")
 
 
-def completion_item(c: completion.Completion, place: int) -> lsp.CompletionItem:
+def documented(c: completion.Completion) -> lsp.MarkupContent | None:
+    """The text about a name."""
     text = c.documentation
-    return lsp.CompletionItem(
-        label=c.label,
-        kind=COMPLETION_KINDS[c.kind],
-        detail=c.detail or None,
-        documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, text) if text else None,
-        sort_text=f"{place:04}",
-    )
+    return lsp.MarkupContent(lsp.MarkupKind.Markdown, text) if text else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types as lsp
 
 from tessera_lang.diagnostics import Diagnostic, Label
+from tessera_lang.diagnostics.pages import page_file
 from tessera_lang.record import dataclass
 from tessera_lang.source import SourceFile, Span
 from tessera_lsp.ide.tokens import MODIFIERS, TYPES, Token
@@ -19,6 +21,7 @@ SEVERITIES = {
     "note": lsp.DiagnosticSeverity.Information,
     "hint": lsp.DiagnosticSeverity.Hint,
 }
+UNNECESSARY = frozenset({"T0119", "P1007"})  # what is there has no effect
 START = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
 
 
@@ -45,6 +48,13 @@ def position(file: SourceFile, offset: int, encoding: str) -> lsp.Position:
 
 def span_range(file: SourceFile, span: Span, encoding: str) -> lsp.Range:
     return lsp.Range(position(file, span.lo, encoding), position(file, span.hi, encoding))
+
+
+@cache
+def page_uri(code: str) -> str | None:
+    """Where the page of a code lies, for an editor that opens it."""
+    path = page_file(code)
+    return None if path is None else uri_of(path)
 
 
 def message_of(d: Diagnostic) -> str:
@@ -85,6 +95,8 @@ class Converter:
             code=d.code,
             source="tessera",
             related_information=notes or None,
+            code_description=lsp.CodeDescription(page) if (page := page_uri(d.code)) else None,
+            tags=[lsp.DiagnosticTag.Unnecessary] if d.code in UNNECESSARY else None,
             data={"message": d.message},
         )
 

@@ -9,18 +9,25 @@ from lsprotocol import types as lsp
 
 from tessera_lang.driver.project import NAME
 from tessera_lsp.ide import tokens
-from tessera_lsp.server.navigation import Navigation
 from tessera_lsp.server.protocol import in_analysis
-from tessera_lsp.server.server import TesseraServer, guarded
+from tessera_lsp.server.pull import Pulls
+from tessera_lsp.server.server import TesseraServer, guarded, member
+from tessera_lsp.server.structure import Structure
 
 LEGEND = lsp.SemanticTokensLegend(
     token_types=list(tokens.TYPES), token_modifiers=list(tokens.MODIFIERS)
 )
 
 
-def analysed(answer: Callable[[Any], object], changes: bool = False) -> Callable[[Any], object]:
+def never() -> bool:
+    return False
+
+
+def analysed(
+    answer: Callable[[Any], object], changes: Callable[[], bool] = never
+) -> Callable[[Any], object]:
     """A function of its own for the library, which notes things on it; what it gives is found by
-    the thread of the analysis. ``changes``: it is no question."""
+    the thread of the analysis. ``changes``: whether no check may go on after it."""
 
     def handler(params: Any) -> object:
         return answer(params)
@@ -31,10 +38,11 @@ def analysed(answer: Callable[[Any], object], changes: bool = False) -> Callable
 def make_server() -> TesseraServer:
     """A server with every feature registered."""
     server = TesseraServer()
-    answers = Navigation(server)
-    triggers = lsp.CompletionOptions(trigger_characters=[".", "@"])
+    answers = Structure(server)
+    triggers = lsp.CompletionOptions(trigger_characters=[".", "@"], resolve_provider=True)
     kinds = lsp.CodeActionKind
     fixes = lsp.CodeActionOptions(code_action_kinds=[kinds.QuickFix, kinds.SourceFixAll])
+    new_line = lsp.DocumentOnTypeFormattingOptions("\n")
     brackets = lsp.SignatureHelpOptions(["(", ","], [")"])
     for method, answer, options in (
         (lsp.TEXT_DOCUMENT_HOVER, answers.hover, None),
@@ -43,7 +51,6 @@ def make_server() -> TesseraServer:
         (lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL, answers.symbols, None),
         (lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, answers.tokens, LEGEND),
         (lsp.TEXT_DOCUMENT_FORMATTING, answers.formatting, None),
-        (lsp.TEXT_DOCUMENT_CODE_ACTION, answers.actions, fixes),
         (lsp.TEXT_DOCUMENT_SIGNATURE_HELP, answers.signature, brackets),
         (lsp.TEXT_DOCUMENT_REFERENCES, answers.references, None),
         (lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, answers.highlights, None),
@@ -53,8 +60,21 @@ def make_server() -> TesseraServer:
         (lsp.TEXT_DOCUMENT_FOLDING_RANGE, answers.folds, None),
         (lsp.TEXT_DOCUMENT_SELECTION_RANGE, answers.selections, None),
         (lsp.WORKSPACE_SYMBOL, answers.workspace_symbols, None),
+        (lsp.COMPLETION_ITEM_RESOLVE, answers.resolve_completion, None),
+        (lsp.TEXT_DOCUMENT_TYPE_DEFINITION, answers.type_definition, None),
+        (lsp.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, answers.prepare_calls, None),
+        (lsp.CALL_HIERARCHY_INCOMING_CALLS, answers.incoming, None),
+        (lsp.CALL_HIERARCHY_OUTGOING_CALLS, answers.outgoing, None),
+        (lsp.TEXT_DOCUMENT_DOCUMENT_LINK, answers.links, lsp.DocumentLinkOptions()),
+        (lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL_DELTA, answers.tokens_delta, LEGEND),
+        (lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, answers.tokens_in, LEGEND),
+        (lsp.TEXT_DOCUMENT_RANGE_FORMATTING, answers.range_formatting, None),
+        (lsp.TEXT_DOCUMENT_ON_TYPE_FORMATTING, answers.on_new_line, new_line),
     ):
         server.feature(method, options)(analysed(answer))
+    # What is told of an edited file is looked up first, and no two checks may mix.
+    actions = analysed(answers.actions, lambda: any(k.is_due for k in server.open.values()))
+    server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, fixes)(actions)
     register_events(server)
     return server
 
@@ -87,11 +107,11 @@ def register_events(server: TesseraServer) -> None:
         (lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES, others_changed),
         (lsp.WORKSPACE_DID_CHANGE_CONFIGURATION, configured),
     ):
-        server.feature(method)(analysed(safe(event), changes=True))
+        server.feature(method)(analysed(safe(event), changes=lambda: True))
 
     @server.feature(lsp.INITIALIZE)
     def initialize(params: lsp.InitializeParams) -> None:
-        guarded(lambda: server.configured(params.initialization_options), None)
+        guarded(lambda: begin(server, params.initialization_options), None)
 
     @server.feature(lsp.INITIALIZED)
     def initialized(params: lsp.InitializedParams) -> None:
@@ -100,6 +120,21 @@ def register_events(server: TesseraServer) -> None:
     @server.feature(lsp.SHUTDOWN)
     def shutdown(params: None) -> None:
         server.ended_well = True
+
+
+def begin(server: TesseraServer, options: object) -> None:
+    """Settings that count from the start; ``{"diagnostics": "pull"}``: the editor asks for
+    diagnostics, and none are sent unasked."""
+    if member(options, "diagnostics") == "pull":
+        pulls = server.pulls = Pulls(server)
+        told = lsp.DiagnosticOptions(True, True, "tessera")
+        server.feature(lsp.TEXT_DOCUMENT_DIAGNOSTIC, told)(analysed(pulls.document, lambda: True))
+
+        async def workspace(params: lsp.WorkspaceDiagnosticParams) -> object:
+            return await pulls.workspace(params)
+
+        server.feature(lsp.WORKSPACE_DIAGNOSTIC)(workspace)
+    server.configured(options)
 
 
 def safe(event: Callable[[Any], None]) -> Callable[[Any], None]:

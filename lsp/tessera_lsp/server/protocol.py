@@ -16,8 +16,9 @@ Handler = TypeVar("Handler", bound=Callable[[Any], object])
 _CHANGES = "tessera_changes"
 
 
-def in_analysis(handler: Handler, changes: bool) -> Handler:
-    """Mark a handler that the thread of the analysis runs. ``changes``: it is no question."""
+def in_analysis(handler: Handler, changes: Callable[[], bool]) -> Handler:
+    """Mark a handler that the thread of the analysis runs. ``changes``: whether no check may go on
+    after it, asked when its turn has come."""
     setattr(handler, _CHANGES, changes)
     return handler
 

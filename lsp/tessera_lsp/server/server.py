@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
@@ -39,6 +39,18 @@ logger = logging.getLogger("tessera-lsp")
 REST = 0.25  # seconds without an edit after which lints and tests are looked at
 LINTS = ("on", "hints", "off")
 FAULT = "the language server could not check this file; its output says why"
+
+
+class Background(Protocol):
+    """Work for when nothing of an open file is due."""
+
+    def step(self) -> Callable[[], None] | None:
+        """The next piece of it."""
+        ...
+
+    def forget(self) -> None:
+        """Settings changed."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +92,7 @@ class TesseraServer(LanguageServer):
         self.analysis = Analysis(self.due)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.lints = "on"
+        self.pulls: Background | None = None  # where the editor asks for diagnostics itself
         self.faulty: set[str] = set()  # files of settings that have a diagnostic
         self._touches = 0
         self.ended_well = False
@@ -98,6 +111,17 @@ class TesseraServer(LanguageServer):
     def report_server_error(self, error: Exception, source: Any) -> None:
         """A fault in a message costs this message: it is logged, no box pops up."""
         logger.error("a message could not be handled: %s", error)
+
+    def can(self, *names: str) -> bool:
+        """Whether the editor says that it has a capability, named by the way to it."""
+        return bool(self.capability(*names))
+
+    def capability(self, *names: str) -> object:
+        """What the editor says of a capability; None where it says nothing."""
+        found: object = getattr(self.protocol, "client_capabilities", None)
+        for name in names:
+            found = getattr(found, name, None)
+        return found
 
     def on_loop(self, call: Callable[[], object]) -> None:
         """Have the loop that writes do something."""
@@ -135,12 +159,27 @@ class TesseraServer(LanguageServer):
         self._touches += 1
         known.touched = self._touches
 
-    def project_of(self, path: str) -> Project:
-        """What a file belongs to; a project that is new here gets the texts of open files."""
+    def is_open(self, uri: str) -> bool:
+        return self.path(uri) in self.open
+
+    def folders(self) -> list[str]:
+        """The folders of the workspace."""
         workspace = self.workspace
         uris = [f.uri for f in workspace.folders.values()]
         uris += [workspace.root_uri] if workspace.root_uri else []
-        found = self.projects.of(path, [convert.path_of(u) for u in uris])
+        return list(dict.fromkeys(convert.path_of(u) for u in uris))
+
+    def fresh_session(self, project: Project) -> Session:
+        """A session with the settings of a project and the texts of open files."""
+        session = Session(project.options.path)
+        session.options = project.session.options
+        for path, known in self.open.items():
+            session.set_text(path, known.file.text, known.file.version)
+        return session
+
+    def project_of(self, path: str) -> Project:
+        """What a file belongs to; a project that is new here gets the texts of open files."""
+        found = self.projects.of(path, self.folders())
         for other, known in self.open.items():
             found.session.set_text(other, known.file.text, known.file.version)
         self.tell_faults(found)
@@ -183,11 +222,13 @@ class TesseraServer(LanguageServer):
 
     def configured(self, settings: object) -> None:
         """Settings of the editor: ``{"lints": "hints"}``, alone or under ``tessera``."""
-        lints = _member(_member(settings, "tessera") or settings, "lints")
+        lints = member(member(settings, "tessera") or settings, "lints")
         if lints in LINTS:
             self.lints = str(lints)
         elif lints is not None:
             logger.error("the setting `lints` is one of %s", LINTS)
+        if self.pulls is not None:
+            self.pulls.forget()
         self.schedule_all()
 
     # --- diagnostics -------------------------------------------------------------------
@@ -218,11 +259,10 @@ class TesseraServer(LanguageServer):
             path = max(first)[1]
             return lambda: self.check_early(path)
         rested = [(k.late_at, -k.touched, p) for p, k in self.open.items() if k.late_at is not None]
-        if not rested:
-            return None
         ready = [(touched, path) for at, touched, path in rested if at <= now]
         if not ready:
-            return min(rested)[0]
+            more = self.pulls.step() if self.pulls is not None else None
+            return more or (min(rested)[0] if rested else None)
         path = min(ready)[1]
         return lambda: self.check_late(path)
 
@@ -259,7 +299,13 @@ class TesseraServer(LanguageServer):
 
     def everything(self, path: str, project: Project) -> tuple[Diagnostic, ...]:
         """All that is said of a file: what ``tesserac check`` says, and lints."""
-        session, checks = project.session, project.checks
+        return self.everything_in(project.session, path, project)
+
+    def everything_in(
+        self, session: Session, path: str, project: Project
+    ) -> tuple[Diagnostic, ...]:
+        """All that is said of a file, by a session with the settings of a project."""
+        checks = project.checks
         found = session.check(path)
         told = checks.get("lints")
         lints = told is not False and self.lints != "off"
@@ -280,22 +326,28 @@ class TesseraServer(LanguageServer):
         """Push what is known of a file, with its version."""
         version, found = known.file.version, known.diagnostics
         known.shown = (version, found)
-        items = guarded(lambda: self.converted(path, known, found), [])
+        if self.pulls is not None:
+            if known.late_at is None and self.can("workspace", "diagnostics", "refresh_support"):
+                self.on_loop(lambda: self.workspace_diagnostic_refresh(None))
+            return
+        items = guarded(lambda: self.converted(path, known.project, known.file, found), [])
         self.push(lsp.PublishDiagnosticsParams(known.uri, items, version=version))
 
     def push(self, params: lsp.PublishDiagnosticsParams) -> None:
         self.on_loop(lambda: self.text_document_publish_diagnostics(params))
 
     def converted(
-        self, path: str, known: OpenFile, found: Sequence[Diagnostic]
-    ) -> list[lsp.Diagnostic]:
-        session = known.project.session
+        self, path: str, project: Project, file: SourceFile, found: Sequence[Diagnostic],
+        session: Session | None = None,
+    ) -> list[lsp.Diagnostic]:  # fmt: skip
+        """What is said of a file, as the editor takes it."""
+        session = session or project.session
 
         def import_of(other: str) -> Span | None:
             return imports.import_of(session, path, other)
 
         files = session.files.known()
-        to = convert.Converter(known.file, files, self.encoding, self.uri, import_of)
+        to = convert.Converter(file, files, self.encoding, self.uri, import_of)
         return [to.diagnostic(d) for d in found]
 
     def tell_faults(self, project: Project) -> None:
@@ -313,7 +365,7 @@ class TesseraServer(LanguageServer):
         self.push(lsp.PublishDiagnosticsParams(convert.uri_of(project.file), items))
 
 
-def _member(settings: object, name: str) -> object:
+def member(settings: object, name: str) -> object:
     """A member of an object of JSON; None of what is none."""
     found = cast("dict[str, object]", settings) if isinstance(settings, dict) else {}
     return found.get(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax.dump import dump
 from tessera_lang.syntax.format.lines import LogicalLine, Reader
@@ -24,12 +25,16 @@ class FormatFault(Exception):
 
 
 def format_source(file: SourceFile) -> str | None:
-    """The formatted text of a file; None where it has syntax errors.
+    """The formatted text of a file; None where it has syntax errors other than indentation by
+    tabs.
 
     Raises FormatFault where the result would not be the same program.
     """
     parsed = parse_module(file)
-    if any(d.severity == "error" for d in parsed.diagnostics):
+    errors = [d for d in parsed.diagnostics if d.severity == "error"]
+    if errors and all(d.code == "T0020" and d.fixes for d in errors):
+        return format_source(SourceFile(file.path, _with_spaces(file.text, errors)))
+    if errors:
         return None
     before = _LONE_RETURN.sub("\n", file.text)
     text = before.removeprefix(_BOM)
@@ -38,6 +43,14 @@ def format_source(file: SourceFile) -> str | None:
     after = (_BOM if before.startswith(_BOM) else "") + "".join(line + end for line in lines)
     _compare(file, parsed, before, after)
     return after
+
+
+def _with_spaces(text: str, said: list[Diagnostic]) -> str:
+    """A text with the fixes of what is said of its tabs."""
+    edits = [e for d in said for e in d.fixes[0].edits]
+    for edit in sorted(edits, key=lambda e: e.span.lo, reverse=True):
+        text = text[: edit.span.lo] + edit.replacement + text[edit.span.hi :]
+    return text
 
 
 def _compare(file: SourceFile, parsed: ParsedModule, before: str, after: str) -> None:
