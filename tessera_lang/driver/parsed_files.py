@@ -66,7 +66,7 @@ class Scopes:
         self.ignored: Used = set()  # what comments took back since a file was last checked
         self.with_errors: set[str] = set()  # files whose last check had errors
         self.host_values: dict[str, Mapping[str, object]] = {}
-        """What top-level names have at the end of a file's program, as far as a check follows it."""
+        """What top-level names have at the end of a file's program, as a check follows it."""
         self._caches: dict[str, ParseCache] = {}
         self._spelled: dict[str, Spelled] = {}
         self._parsed: dict[str, _Parsed] = {}

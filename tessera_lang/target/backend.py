@@ -69,6 +69,11 @@ class Artifact:
     needs: tuple[str, ...] = ()
 
 
+LINES = "lines"
+"""A stage without a text of its own: that of PTX says which place of the program code is of. Its
+``.loc`` have the offset of the place, and 1, for a line."""
+
+
 def join_texts(stage: str, texts: Sequence[str]) -> str:
     """The texts of several kernels at a stage as one that its tool reads."""
     return joined(texts) if stage == "ptx" else "\n".join(texts)

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
+from tessera_backend.llvm.debug_lines import DebugLines
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import SharedLayout
@@ -257,6 +258,7 @@ class LaneEmitter:
     are what ``break``, ``continue``, ``leave`` and ``return`` go to, innermost last. ``tiles``
     are register tiles: one operand of the element's register type for each register of the
     layout, in order. ``grouped`` may put operations of a region together before they are emitted.
+    ``lines``: has instructions say which operation they are of.
     """
 
     module: ModuleText
@@ -275,6 +277,7 @@ class LaneEmitter:
     constants: dict[Value, int] = field(default_factory=dict[Value, int])
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     grouped: Callable[[Iterable[Operation]], Iterable[Operation]] = iter
+    lines: DebugLines | None = None
 
     def bind(self, value: Value, operand: str) -> None:
         """``value`` stands for ``operand`` from here on."""
@@ -324,7 +327,12 @@ class LaneEmitter:
         rule = self.rules.get(op.name)
         if rule is None:
             raise NotLowered(op.name, "any dtype", self.dialect.name)
+        if self.lines is None:
+            rule(self, op)
+            return
+        outside, self.f.behind = self.f.behind, self.lines.of(op.span)
         rule(self, op)
+        self.f.behind = outside
 
     def emit_all(self, operations: Iterable[Operation]) -> None:
         for op in self.grouped(operations):

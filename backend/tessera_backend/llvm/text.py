@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 
 class FunctionText:
-    """Lines of one function. Stack slots go to the front of the entry block."""
+    """Lines of one function. Stack slots go to the front of the entry block. ``behind``: what every
+    instruction ends in."""
 
     def __init__(self) -> None:
         self._slots: list[str] = []
@@ -20,6 +21,7 @@ class FunctionText:
         self._labels = 0
         self._block = "entry"
         self._open = True
+        self.behind = ""
 
     @property
     def block(self) -> str:
@@ -44,7 +46,7 @@ class FunctionText:
     def line(self, instruction: str) -> None:
         """Writes an instruction without a value. Unreachable code is dropped."""
         if self._open:
-            self._lines.append(f"  {instruction}")
+            self._lines.append(f"  {instruction}{self.behind}")
 
     def slot(self, llvm_type: str, align: int = 0, initial: str = "") -> str:
         """A stack slot in the entry block, where it may get a value."""

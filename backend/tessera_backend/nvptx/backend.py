@@ -17,7 +17,14 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.tile.shared_allocation import check_shared_budget
 from tessera_lang.record import replace
 from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
-from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
+from tessera_lang.target.backend import (
+    LINES,
+    Artifact,
+    DeviceInfo,
+    Finding,
+    Resources,
+    TargetOptions,
+)
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.launch_plan import LaunchPlan
 
@@ -92,7 +99,7 @@ class CudaBackend:
             raise TesseraError(refused)
         plan = reporting_plan(plan, operation)
         try:
-            kernel = emit_kernel(operation, plan, arch)
+            kernel = emit_kernel(operation, plan, arch, lines=LINES in stages)
         except NotLowered as missing:
             raise _not_lowered(missing.operation, missing.dtype, operation) from missing
         first = translate(kernel.text, arch, options.optimize)
@@ -109,7 +116,7 @@ class CudaBackend:
 
         arch = rules.architecture_for(operation, self._architecture(options))
         if kernel.turns and assembly.resources.spill_bytes > 0:
-            short = emit_kernel(operation, plan, arch, short_turns=True)
+            short = emit_kernel(operation, plan, arch, short_turns=True, lines=LINES in stages)
             other = translate(short.text, arch, options.optimize)
             made = _assemble(other.ptx, arch, options.optimize)
             if made.resources.spill_bytes < assembly.resources.spill_bytes:

@@ -10,6 +10,7 @@ import re
 from math import prod
 
 from tessera_backend.device.module import STATIC_SHARED_LIMIT
+from tessera_backend.llvm.debug_lines import DebugLines
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.lane_rules import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
@@ -56,9 +57,11 @@ def entry_name(kernel: str) -> str:
 
 
 def emit_kernel(
-    operation: Operation, plan: LaunchPlan, arch: Architecture, *, short_turns: bool = False
-) -> KernelText:
-    """The text of a ``tile.kernel``. Raises NotLowered where NVPTX cannot do an operation."""
+    operation: Operation, plan: LaunchPlan, arch: Architecture, *, short_turns: bool = False,
+    lines: bool = False,
+) -> KernelText:  # fmt: skip
+    """The text of a ``tile.kernel``, with debug locations for ``lines``. Raises NotLowered where
+    NVPTX cannot do an operation."""
     module, function = ModuleText(), FunctionText()
     total, pointers = _shared_memory(operation, module)
     group = _integers(operation.attributes["group"])
@@ -80,19 +83,23 @@ def emit_kernel(
         **elementwise_runs.RULES,
     }
     emitter.grouped = elementwise_runs.grouped
+    entry = entry_name(plan.entry)
+    told = emitter.lines = DebugLines(module, entry) if lines else None
     parameters = _bind_parameters(emitter, operation, plan)
     hopper_rules.begin_kernel(emitter, operation)
     emit_kernel_body(emitter, operation.regions[0], _EXIT)
     function.place(_EXIT)
     function.terminate("ret void")
-    entry = entry_name(plan.entry)
+    attached = told.attachment if told is not None else ""
     module.add_function(
-        f"define ptx_kernel void @{entry}({', '.join(parameters)}) #0 {{\n{function.body()}\n}}"
+        f"define ptx_kernel void @{entry}({', '.join(parameters)}) #0{attached} "
+        f"{{\n{function.body()}\n}}"
     )
     footer = (
         f"attributes #0 = {{ norecurse nounwind {_launch_bounds(operation, group)} }}\n"
         "attributes #1 = { convergent nocallback nounwind }"
     )
+    footer += f"\n{told.footer}" if told is not None else ""
     turns = dialect.has_turns and not short_turns
     return KernelText(module.render(_HEADER, footer), entry, total, turns)
 

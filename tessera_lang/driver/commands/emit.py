@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tessera_lang.driver.code_lines import locator, with_lines
 from tessera_lang.driver.commands.flags import (
     arch_option,
     bounds_option,
@@ -26,13 +27,25 @@ from tessera_lang.driver.commands.kernel_selection import (
     machine_for,
 )  # fmt: skip
 from tessera_lang.driver.commands.output import show, show_passes
+from tessera_lang.record import dataclass
 from tessera_lang.target.arch import is_gpu_name
-from tessera_lang.target.backend import join_texts
+from tessera_lang.target.backend import LINES, join_texts
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.ir.core import Program
     from tessera_lang.target.backend import TargetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What code is made for, and whether it says of which lines it is."""
+
+    target: str
+    arch: str
+    bounds: str
+    lines: bool
+
 
 STAGES = ("ast", "graph", "fused", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
 _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
@@ -58,6 +71,9 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
               "decisions for a target or an architecture that is named.")  # fmt: skip
 @arch_option
 @bounds_option
+@click.option("--lines", is_flag=True,
+              help="Say which place of the program each operation (schedule, tile) and each "
+              "instruction (ptx) is of.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False),
               help="Write to this file.")  # fmt: skip
 @pass_options
@@ -66,8 +82,8 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 @color_option
 def command(
     file: str, stage: str, names: tuple[str, ...], target: str, arch: str, bounds: str,
-    output: Path | None, time_passes: bool, print_after: tuple[str, ...], verify_each: bool,
-    signatures: tuple[str, ...], search: tuple[str, ...], color: str,
+    lines: bool, output: Path | None, time_passes: bool, print_after: tuple[str, ...],
+    verify_each: bool, signatures: tuple[str, ...], search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Print FILE at one stage of the compiler; `-` is standard input."""
     session = session_for(search)
@@ -88,7 +104,7 @@ def command(
             code = show(session, session.instance(path, c.name, c.signature)[2], color=color)
             if code:
                 return code
-        how = target, arch, bounds
+        how = How(target, arch, bounds, lines)
         text = join_texts(stage, [_stage(session, path, c, stage, how) for c in chosen])
     if output is not None:
         output.write_text(text, encoding="utf-8")
@@ -134,24 +150,24 @@ def graph_texts(
     return "\n".join(texts), show(session, found, color=color)
 
 
-def _stage(
-    session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str, str]
-) -> str:
+def _stage(session: Session, path: str, chosen: Choice, stage: str, how: How) -> str:
     if stage == "typed":
         from tessera_lang.driver.typed_dump import typed_text
 
         typed, _, _ = session.instance(path, chosen.name, chosen.signature)
         assert typed is not None
         return typed_text(typed, session.files.known())
-    target, arch, _ = how
     if stage in ("schedule", "tile"):
-        return _ir(session, path, chosen, stage, (target, arch))
-    options = _options(stage, *how)
-    artifact = session.compile_kernel(path, chosen.name, chosen.signature, options, (stage,))
+        return _ir(session, path, chosen, stage, how)
+    options = _options(stage, how.target, how.arch, how.bounds)
+    stages = (stage, LINES) if how.lines else (stage,)
+    artifact = session.compile_kernel(path, chosen.name, chosen.signature, options, stages)
     show(session, artifact.diagnostics)
     text = artifact.texts.get(stage)
     if text is None:
         raise click.UsageError(f"The target {options.target} has no stage {stage}.")
+    if how.lines and stage == "ptx":
+        text = with_lines(text, session.files.known())
     return text.rstrip("\n") + "\n"
 
 
@@ -164,17 +180,19 @@ def _options(stage: str, target: str, arch: str, bounds: str) -> TargetOptions:
     return judged_for(only or target or ("" if is_gpu_name(arch) else "cpu"), arch, bounds)
 
 
-def _ir(session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str]) -> str:
+def _ir(session: Session, path: str, chosen: Choice, stage: str, how: How) -> str:
     """The IR of a level. That of a lane kernel is one for all targets."""
     from tessera_lang.ir.printer import print_program
 
+    machine = how.target, how.arch
     if stage == "schedule":
-        programs = _schedule(session, path, chosen, how)
+        programs = _schedule(session, path, chosen, machine)
     elif is_tile_kernel(session, path, chosen.name):
-        programs = _tiles(session, path, chosen, how)
+        programs = _tiles(session, path, chosen, machine)
     else:
         programs = (session.tile(path, chosen.name, chosen.signature)[0],)
-    return "\n".join(print_program(p).rstrip("\n") + "\n" for p in programs)
+    locate = locator(session.files.known()) if how.lines else None
+    return "\n".join(print_program(p, locate=locate).rstrip("\n") + "\n" for p in programs)
 
 
 def _tiles(
