@@ -2,8 +2,8 @@
 
 Barriers join the lanes of a group, also what each has behind a fence. An atomic that writes hands
 over what its lane has done, by a release or behind a fence; one that reads takes it over, by an
-acquire or before a fence. Between groups both need a scope wider than the group. Must not know
-what is accessed.
+acquire or before a fence. Between groups both need a scope wider than the group. The updates of a
+cell come one after the other, whatever they hand over. Must not know what is accessed.
 """
 
 from __future__ import annotations
@@ -75,6 +75,18 @@ class _Lane:
     fenced: dict[bool, _Clock] = field(default_factory=dict[bool, _Clock])
 
 
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """An atomic on a cell, of those since the last one that only stored. ``changes``: whether it
+    wrote, ``reads``: whether it read what the one before it had left."""
+
+    who: Who
+    time: int
+    changes: bool
+    reads: bool
+    wide: bool
+
+
 def _is_wide(operation: Operation) -> bool:
     return operation.attributes["scope"] in ("device", "mesh")
 
@@ -83,6 +95,7 @@ def _is_wide(operation: Operation) -> bool:
 class Clocks:
     _lanes: dict[Who, _Lane] = field(default_factory=dict[Who, _Lane])
     _given: dict[object, _Given] = field(default_factory=dict[object, _Given])
+    _updates: dict[object, list[_Update]] = field(default_factory=dict[object, "list[_Update]"])
 
     def begin(self, who: Who) -> None:
         lane = self._lanes[who] = _Lane()
@@ -97,6 +110,19 @@ class Clocks:
     def ordered(self, first: Who, time: int, second: Who) -> bool:
         """Whether what a lane did at a time comes before what another does now."""
         return time <= self._lanes[second].clock.of(first)
+
+    def read_since(self, cell: object, first: Who, time: int, second: Who) -> bool:
+        """Whether an atomic that comes before what a lane does now has read what the update that
+        another did at a time had left, or what later updates made of it."""
+        for update in reversed(self._updates.get(cell, ())):
+            if (update.who, update.time) == (first, time):
+                return False
+            if not update.reads or not self.ordered(update.who, update.time, second):
+                continue
+            there = [u for u in self._updates[cell] if (u.who, u.time) == (first, time)]
+            inside = first[0] == second[0] == update.who[0]
+            return any(u.changes and (inside or (u.wide and update.wide)) for u in there)
+        return False
 
     def _tick(self, who: Who, lane: _Lane) -> None:
         lane.time += 1
@@ -128,9 +154,16 @@ class Clocks:
         lane.fenced[False] = lane.clock.copy()
         self._tick(who, lane)
 
-    def atomic(self, who: Who, operation: Operation, cell: object, writes: bool) -> None:
-        """An atomic on a cell: first it reads, where it has a result, then it writes."""
+    def atomic(
+        self, who: Who, operation: Operation, cell: object, writes: bool, changes: bool
+    ) -> None:
+        """An atomic on a cell: first it reads, where it has a result, then it writes. ``changes``:
+        whether it did so, which an `atomic_cas` may not."""
         lane = self._lanes[who]
+        update = _Update(who, lane.time, changes, bool(operation.results), _is_wide(operation))
+        if not update.reads:
+            self._updates[cell] = []
+        self._updates.setdefault(cell, []).append(update)
         scope, order = operation.attributes["scope"], operation.attributes["order"]
         acquires = order in ("acquire", "acq_rel")
         if scope != "tile" and operation.results:

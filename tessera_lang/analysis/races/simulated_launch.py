@@ -18,7 +18,6 @@ from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Step, Trac
 from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import is_sync
-from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, Kind, reads_first
 from tessera_lang.analysis.races.run_records import (
     Cell,
@@ -30,11 +29,11 @@ from tessera_lang.analysis.races.run_records import (
     may_conflict,
 )
 from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.analysis.races.updates import value_after
 from tessera_lang.interruption import pause
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.types.dtype import DType
 
 MOST_LANES = 4096
 _IDLE = 3  # rounds in which all lanes wait
@@ -371,7 +370,7 @@ class Run:
         if not used and known == 0 and cell not in self._values and cell[1] != -1:
             known = None
         old = known if isinstance(known, int) else None
-        new = self._after(trace, operation, old)
+        new = value_after(trace, operation, old)
         for v in operation.results:
             trace.values[v] = old
         if operation.name in WRITES:
@@ -380,30 +379,9 @@ class Run:
             else:
                 self._values[cell] = new
         self._note(lane.who, operation)
-        self.clocks.atomic(lane.who, operation, cell, operation.name in WRITES)
-
-    def _after(self, trace: Trace, operation: Operation, old: int | None) -> object:
-        match operation.name:
-            case "tile.atomic_store":
-                return trace.values.get(operation.operands[0])
-            case "tile.atomic_cas":
-                expected, new = trace.numbers(operation.operands[:2])
-                if old is None or not isinstance(expected, int):
-                    return None
-                return new if old == expected else old
-            case "tile.atomic":
-                given = trace.number(operation.operands[0])
-                kind = cast("str", operation.attributes["kind"])
-                if kind == "exchange":
-                    return given
-                dtype = operation.operands[0].type
-                if old is None or given is None or kind not in INTEGERS:
-                    return None
-                if not isinstance(dtype, DType) or not dtype.is_integer:
-                    return None
-                return wrap(INTEGERS[kind](old, given, dtype.bits), dtype)
-            case _:
-                return old
+        failed = operation.name == "tile.atomic_cas" and (new is None or new == old)
+        writes = operation.name in WRITES
+        self.clocks.atomic(lane.who, operation, cell, writes, writes and not failed)
 
     def fence(self, lane: _Lane, operation: Operation) -> None:
         self._note(lane.who, operation)
@@ -420,16 +398,14 @@ class Run:
         if seen is None:
             seen = self._seen[cell] = {"read": {}, "write": {}, "atomic": {}, "narrow": {}}
         for earlier in conflicting(done, seen):
-            if not self.clocks.ordered(earlier.who, earlier.time, done.who):
+            if not self._ordered(cell, earlier, done):
                 if possible:
                     self.open.add(done.root)
                 else:
                     self._meet(earlier, done)
         maybe = self._possible.get(cell)
         for earlier in maybe.values() if maybe else ():
-            if may_conflict(earlier, done) and not self.clocks.ordered(
-                earlier.who, earlier.time, done.who
-            ):
+            if may_conflict(earlier, done) and not self._ordered(cell, earlier, done):
                 self.open.add(done.root)
         if possible:
             self._possible.setdefault(cell, {})[done.kind, done.who] = done
@@ -440,6 +416,13 @@ class Run:
             seen["read"].clear()  # each is before this, or was told to meet it
             seen["write"].clear()
         seen[done.kind][done.who] = done
+
+    def _ordered(self, cell: Cell, earlier: Done, done: Done) -> bool:
+        """Who has read what an update left comes behind it at that element, by its value alone."""
+        if self.clocks.ordered(earlier.who, earlier.time, done.who):
+            return True
+        by_value = earlier.kind == "atomic" and done.kind != "atomic"
+        return by_value and self.clocks.read_since(cell, earlier.who, earlier.time, done.who)
 
     def _meet(self, first: Done, second: Done) -> None:
         inside = first.who[0] == second.who[0]

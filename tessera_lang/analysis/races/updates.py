@@ -1,14 +1,17 @@
 """Updates of an element: `place = f(place, ...)` in one store.
 
-Owns which atomic does an update, and which updates give the same once and twice. Must not know
-lanes.
+Owns which atomic does an update, which updates give the same once and twice, and what an atomic
+leaves. Must not know what orders lanes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
+from tessera_lang.analysis.lanes.concrete_lane import Trace
+from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
 from tessera_lang.analysis.races.stored_values import is_view
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.types.dtype import DType
@@ -96,3 +99,28 @@ def _made_of(value: Value, definitions: Definitions) -> Iterator[Operation]:
 def _array(view: Value, definitions: Definitions) -> Value:
     made = definitions.get(view)
     return made.operands[0] if made is not None and made.name == "tile.view" else view
+
+
+def value_after(trace: Trace, operation: Operation, old: int | None) -> object:
+    """What an atomic leaves of an element that a lane finds, None where it is not known."""
+    match operation.name:
+        case "tile.atomic_store":
+            return trace.values.get(operation.operands[0])
+        case "tile.atomic_cas":
+            expected, new = trace.numbers(operation.operands[:2])
+            if old is None or not isinstance(expected, int):
+                return None
+            return new if old == expected else old
+        case "tile.atomic":
+            given = trace.number(operation.operands[0])
+            kind = cast("str", operation.attributes["kind"])
+            if kind == "exchange":
+                return given
+            dtype = operation.operands[0].type
+            if old is None or given is None or kind not in INTEGERS:
+                return None
+            if not isinstance(dtype, DType) or not dtype.is_integer:
+                return None
+            return wrap(INTEGERS[kind](old, given, dtype.bits), dtype)
+        case _:
+            return old
