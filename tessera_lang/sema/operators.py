@@ -52,7 +52,7 @@ def _wanted(a: DType, b: DType) -> DType:
 def mixed(c: Context, span: Span, a: Operand, b: Operand, notes: tuple[str, ...] = ()) -> Term:
     """Two dtypes that do not mix without a possible loss."""
     assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
-    helps, fixes = _conversions(c, a, b)
+    helps, fixes = conversions(c, a, b)
     return c.report(
         "T0201", f"`{a.term}` and `{b.term}` do not mix: the conversion could lose a value", span,
         labels=(Label(a.e.span, f"this is `{a.term}`"), Label(b.e.span, f"this is `{b.term}`")),
@@ -60,7 +60,7 @@ def mixed(c: Context, span: Span, a: Operand, b: Operand, notes: tuple[str, ...]
     )  # fmt: skip
 
 
-def _conversions(c: Context, a: Operand, b: Operand) -> Advice:
+def conversions(c: Context, a: Operand, b: Operand) -> Advice:
     """What makes two numbers of types that do not mix meet."""
     assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
     wanted = _wanted(a.term.dtype, b.term.dtype)

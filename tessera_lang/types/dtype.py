@@ -122,12 +122,12 @@ def _integer(kind: Literal["int", "uint"], bits: int, **more: Any) -> DType:
 
 I8 = _integer("int", 8, matrix="s8", product="i32")
 I16 = _integer("int", 16)
-I32 = _integer("int", 32, tensor_map=3)
-I64 = _integer("int", 64, tensor_map=5)
+I32 = _integer("int", 32, product="i32", tensor_map=3)
+I64 = _integer("int", 64, product="i64", tensor_map=5)
 U8 = _integer("uint", 8, matrix="u8", product="i32")
 U16 = _integer("uint", 16, tensor_map=1)
-U32 = _integer("uint", 32, tensor_map=2)
-U64 = _integer("uint", 64, tensor_map=4)
+U32 = _integer("uint", 32, product="u32", tensor_map=2)
+U64 = _integer("uint", 64, product="u64", tensor_map=4)
 F16 = DType(
     "f16", "float", 16, 11, 5, numpy="float16", dlpack=2, c="uint16_t", llvm="half", matrix="f16",
     product="f32", tensor_map=6, aliases=("fp16", "float16", "half"),

@@ -284,7 +284,7 @@ OF_COUNTS: dict[str, Callable[[], Any]] = {
 REFUSED = {
     "op.cumsum(k) * 0.5": "T0202", "op.sum(k) * 0.5": "T0202", "op.sort(k) * v": "T0201",
     "(k + op.arange(8)) * 0.5": "T0202",
-    "v * (k + op.arange(8))": "T0201", "op.arange(8) @ v": "T0620",
+    "v * (k + op.arange(8))": "T0201",
     "def f(v: f32[n]) -> u8[n]:\n    return op.arange(n) * 40": "T0208",
     "def f(k: i32[n]) -> i32[n]:\n    return k + op.arange(n)": "T0208",
     "def f(v: f32[n]):\n    y = op.empty((n,), u8)\n    for i in range(n):\n        y[i] = i\n"

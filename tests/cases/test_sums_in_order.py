@@ -63,9 +63,56 @@ def one_sum(u0: Array) -> Array:
     return u
 
 
+def moving(u0: Array) -> Array:
+    u = u0.copy()
+    for t in range(4):
+        u += 0.5 * u0
+        u[t:, :] += 1.0
+    return u
+
+
+def moving_first(u0: Array) -> Array:
+    u = u0.copy()
+    for t in range(4):
+        u[:, t] -= 0.25
+        u += u0
+    return u
+
+
+def chosen(u0: Array) -> Array:
+    u = u0.copy()
+    for t in range(4):
+        if t == 0:
+            u += u0
+        else:
+            u[t:, :] += 0.5 * u0[: u0.shape[0] - t, :]
+    return u
+
+
+def computed(u0: Array) -> Array:
+    u = u0.copy()
+    for t in range(5):
+        s = t % 3
+        u *= 0.5
+        u[s:, 1:] += u0[s:, 1:]
+    return u
+
+
+def counted(u0: Array) -> Array:
+    u = u0.copy()
+    s = 0
+    while s < 4:
+        u[s, :] += 2.0
+        u -= 0.5 * u0
+        s += 1
+    return u
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("function", [heat, two, quotient, mixed, nested, one_sum])
+@pytest.mark.parametrize("function", [
+    heat, two, quotient, mixed, nested, one_sum, moving, moving_first, chosen, computed, counted,
+])  # fmt: skip
 @pytest.mark.sample(4)
 def test_as_numpy(function: Callable[[Array], Array], dtype: Any, target: str) -> None:
     lines = inspect.getsource(function).splitlines()

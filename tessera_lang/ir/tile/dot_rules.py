@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType, Operation, VerifyError
-from tessera_lang.types.dtype import F32, F64, I32, I64, INDEX
+from tessera_lang.types.dtype import F32, F64, I32, I64, INDEX, U32, U64
 
-DTYPES = (F32, F64, I32, I64)
+DTYPES = (F32, F64, I32, I64, U32, U64)
 
 
 def dot_into(operation: Operation) -> None:
@@ -17,7 +17,9 @@ def dot_into(operation: Operation) -> None:
         if not isinstance(t, BufferType) or len(t.shape) < 2 or t.layout is not None:
             raise VerifyError("multiplies row-major buffers", operation)
         if t.dtype not in DTYPES or t.dtype != buffers[0].dtype:  # type: ignore[union-attr]
-            raise VerifyError("takes buffers of one dtype: f32, f64, i32 or i64", operation)
+            raise VerifyError(
+                "takes buffers of one dtype: f32, f64, or integers of 32 or 64 bits", operation
+            )
         if len(numbers) != 3 + len(t.shape) - 2:
             raise VerifyError("takes three extents, and an index for each axis before", operation)
         matrices.append((t.shape[-2], t.shape[-1]))

@@ -61,7 +61,8 @@ def leave(s: State, locals_: Sequence[Local], span: Span) -> None:
         if not _is_as_it_was(node, kept):
             with s.b.at(span):
                 dtype = view.view_type.dtype
-                stores.fill(s, view, node_builders.cast(s, node, dtype), span)
+                part = None if _is_whole(s, kept) else kept.axes
+                stores.fill(s, view, node_builders.cast(s, node, dtype), span, part)
         s.tiles[local] = _now(s, kept)
 
 
@@ -81,6 +82,11 @@ def _fits(s: State, node: Node, kept: Node) -> bool:
         ):
             return False
     return True
+
+
+def _is_whole(s: State, kept: Node) -> bool:
+    """Whether a variable has the size of its array in every round of the loops around."""
+    return s.private is not None and all(s.private.dim(a.extent) is not None for a in kept.axes)
 
 
 def _agree(s: State, dim: Dim, other: Dim | None) -> bool:

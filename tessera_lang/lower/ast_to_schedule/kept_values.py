@@ -44,7 +44,8 @@ def with_kept_values(s: State, roots: Sequence[Node], span: Span | None = None) 
     if s.tile_loops or s.private is None:
         return found
     while (again := _used_again(s, found, refused)) is not None:
-        kept = s.keep(again, span or s.typed.declaration.name_span) if _is_small(s, again) else None
+        at = span or s.typed.declaration.name_span
+        kept = s.keep(again, at, room=()) if _is_small(s, again) else None
         if kept is None:
             refused.add(id(again))
             continue

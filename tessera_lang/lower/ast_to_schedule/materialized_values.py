@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_builders, stores, subscripts
+from tessera_lang.lower.ast_to_schedule import (
+    launch_bounds,
+    node_builders,
+    stores,
+    subscripts,
+)
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
 from tessera_lang.record import replace
@@ -18,16 +23,20 @@ from tessera_lang.source import Span
 from tessera_lang.types.dtype import I64, INDEX
 
 
-def keep(s: State, node: Node, span: Span, name: str, room: Sequence[Value] = ()) -> Node | None:
-    """The same value, read from a scratch array that it is stored into now; None where its sizes
-    are not those of the launch, or where a loop over tiles is around: its iterations would share
-    the array, and so run in order. ``room``: sizes that its own never pass, where a loop changes
-    these."""
+def keep(
+    s: State, node: Node, span: Span, name: str, room: Sequence[Value] | None = None
+) -> Node | None:
+    """The same value, read from a scratch array that it is stored into now; None where no sizes of
+    the launch are known that its own never pass, or where a loop over tiles is around: its
+    iterations would share the array, and so run in order. ``room``: such sizes, where a loop
+    changes its own; none: only its own will do."""
     if s.private is None or s.tile_loops:
         return None
     sizes = [a.extent for a in node.axes]
     if room and any(s.private.dim(n) is None for n in sizes):
         sizes = list(room)
+    if room is None:
+        sizes = [launch_bounds.room(s, node, i) or n for i, n in enumerate(sizes)]
     dims = [s.private.dim(n) for n in sizes]
     known = [d for d in dims if d is not None]
     if len(known) < len(dims) or not dims:

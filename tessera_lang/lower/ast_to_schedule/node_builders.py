@@ -154,7 +154,11 @@ def combine(
 
 
 def product(s: State, a: Node, b: Node, precision: str, span: Span) -> Node:
-    """``a @ b``; with a vector it is a sum of products of elements, which read each once."""
+    """``a @ b``; with a vector it is a sum of products of elements, which read each once. Of bools
+    an element is true where a pair is."""
+    if a.dtype == BOOL:
+        pairs = product(s, cast(s, a, I32), cast(s, b, I32), precision, span)
+        return compared(s, "ne", pairs, constant(s, 0, I32))
     narrow = a.dtype.is_float and a.dtype.bits < 32
     dtype = F32 if narrow else I32 if a.dtype.bits == 8 else a.dtype
     if 1 in (len(a.axes), len(b.axes)):

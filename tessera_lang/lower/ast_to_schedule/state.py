@@ -56,7 +56,7 @@ class State:
     on_node: Callable[[State, ast.Expr], Node]
     on_evaluate: Callable[[State, ast.Expr], Node | Bound]
     on_block: Callable[[State, tuple[ast.Stmt, ...]], None]
-    on_keep: Callable[[State, Node, Span, str, Sequence[Value]], Node | None]
+    on_keep: Callable[[State, Node, Span, str, Sequence[Value] | None], Node | None]
     tiles: dict[Local, Node] = field(default_factory=dict[Local, Node])
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
@@ -244,7 +244,11 @@ class State:
     # --- values in memory ---------------------------------------------------------------------
 
     def keep(
-        self, node: Node, span: Span, name: str = "kept", room: Sequence[Value] = ()
+        self,
+        node: Node,
+        span: Span,
+        name: str = "kept",
+        room: Sequence[Value] | None = None,
     ) -> Node | None:
         """A value stored into an array of the call now, as a read of it; None where it cannot.
         ``name``: of the array in messages."""

@@ -19,7 +19,7 @@ from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.size_normal_form import normal, substitute
 from tessera_lang.sema.tile.subscripts import holds_whole
-from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of
+from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of, told_where
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
@@ -315,5 +315,7 @@ def while_loop(
     head = dict(c.env)
     require(s.test, c.infer(s.test))
     c.loops.append(Loop(s, _names(c, s)))
+    around, c.told = c.told, (*c.told, *told_where(c, s.test, True))
     block(c, s.body)
+    c.told = around
     _leave(c, s, before, head, changed, None, c.loops.pop())

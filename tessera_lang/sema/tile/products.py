@@ -11,9 +11,10 @@ from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, mixed, silent
+from tessera_lang.sema.operators import Operand, conversions, mixed, silent
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
+    counts_as_floats,
     is_narrow,
     is_waiting,
     settle_tile,
@@ -23,14 +24,14 @@ from tessera_lang.sema.tile.shapes import Side, broadcast, is_walked, meet_axes
 from tessera_lang.sema.tile.subscripts import takes_parts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DTYPES, F32, U8, DType
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, I8, I32, I64, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis
 
-_MULTIPLIED = [d for d in DTYPES.values() if d.product and d != U8]  # sums of u8 would be i32
+_MULTIPLIED = [d for d in DTYPES.values() if d.product and (d == I8 or not d.is_integer)]
 PAIRS = tuple(
     (p, q) for p in _MULTIPLIED for q in _MULTIPLIED if p == q or (p.is_float8 and q.is_float8)
 )
-"""The dtypes of the operands that a product takes; f32 is also rounded to the other's."""
+"""The dtypes of floats and of i8 that a product takes; f32 is also rounded to the other's."""
 
 
 def product(
@@ -42,7 +43,7 @@ def product(
     takes_parts(c)
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
-    a, b = value_of_operand(c, a), value_of_operand(c, b)
+    a, b = counts_as_floats(c, [value_of_operand(c, a), value_of_operand(c, b)])
     if not isinstance(a.term, Tile) or not isinstance(b.term, Tile):
         wrong = b if isinstance(a.term, Tile) else a
         return c.report(
@@ -72,8 +73,8 @@ def product(
 
 def _result(a: DType, b: DType, axes: tuple[TileAxis, ...]) -> Term:
     """Of two vectors it is a number, unless that is wide."""
-    if a.is_integer or a != b:
-        dtype = DTYPES[a.product]
+    if a.is_integer or a == BOOL or a != b:
+        dtype = BOOL if a == BOOL else DTYPES[a.product]
         return Tile(dtype, axes) if axes else Scalar(dtype)
     wide = is_narrow(a)
     return Tile(a, axes, wide=wide) if axes or wide else Scalar(a)
@@ -121,18 +122,36 @@ def _dtypes(
         q = p
     if (p, q) in PAIRS:
         return p, q
+    met = _met(p, q)
+    if met is not None:
+        return met, met
+    one, other = (Operand(o.e, Scalar(t.dtype)) for o, t in ((a, x), (b, y)))
     shown = ", ".join(f"`{m} @ {n}`" for m, n in PAIRS)
-    if p != q and p.is_float and q.is_float:
-        one, other = (Operand(o.e, Scalar(t.dtype)) for o, t in ((a, x), (b, y)))
-        mixed(c, span, one, other, (f"the products are {shown}",))
+    notes = (f"the products are {shown}, and those of two integers",)
+    if p.is_float == q.is_float:
+        mixed(c, span, one, other, notes)
         return None
+    helps, fixes = conversions(c, one, other)
     c.report(
-        "T0620", f"there is no product of `{x.dtype}` and `{y.dtype}`", span,
-        labels=(Label(a.e.span, f"this is `{x.dtype}`"), Label(b.e.span, f"this is `{y.dtype}`")),
-        notes=(f"the products are {shown}",),
-        helps=("convert an operand with `.to(...)`",),
+        "T0620", f"there is no product of `{p}` and `{q}`", span,
+        labels=(Label(a.e.span, f"this is `{p}`"), Label(b.e.span, f"this is `{q}`")),
+        notes=notes, helps=helps, fixes=fixes,
     )  # fmt: skip
     return None
+
+
+def _met(p: DType, q: DType) -> DType | None:
+    """The dtype in which factors meet that have no product of their own: of integers as under
+    `*`, with room for sums in at least 32 bits; of bools they are numbers beside numbers."""
+    if BOOL in (p, q):
+        other = q if p == BOOL else p
+        return other if other == BOOL or other.product else _met(other, other)
+    if not (p.is_integer and q.is_integer):
+        return None
+    common = common_dtype(p, q)
+    if common is None:
+        return None
+    return I64 if common == INDEX else I32 if common.bits < 32 else common
 
 
 def transposed(tile: Tile) -> Tile:

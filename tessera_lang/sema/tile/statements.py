@@ -333,6 +333,8 @@ def _side(
     c.env = dict(before)
     told = tuple(told_where(c, s.test, holds))
     c.env.update(learnt)
+    if learnt:  # the same of their new names
+        told = (*told, *told_where(c, s.test, holds))
     around = c.told
     c.told = (*around, *told)
     for name, value in learnt.items():

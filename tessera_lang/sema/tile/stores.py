@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.atomics import writable
-from tessera_lang.sema.bound_names import expressions, statement_expressions, statements
+from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.conversion_hints import cast_fix
 from tessera_lang.sema.expression_text import source_of
@@ -347,8 +347,9 @@ def _goes_in_order(
     inside = tuple(statements(outermost.body))
     parts = [e for x in inside for root in statement_expressions(x) for e in expressions(root)]
     uses: set[ast.Expr] = {e for e in parts if isinstance(e, ast.Name) and e.id == target.value.id}
+    varying = _varying(outermost, inside)
     for x in inside:  # what is summed into is no use, nor is what only asks for sizes
-        if isinstance(x, ast.AugmentedAssign):
+        if isinstance(x, ast.AugmentedAssign) and not _mentions(x.target, varying):
             uses.discard(x.target.value if isinstance(x.target, ast.Subscript) else x.target)
     for e in parts:
         if isinstance(e, ast.Attribute) and e.name in ("shape", "dtype", "ndim"):
@@ -356,6 +357,20 @@ def _goes_in_order(
         elif isinstance(e, ast.Call) and isinstance(e.function, ast.Name):
             uses.difference_update(e.arguments if e.function.id == "len" else ())
     return bool(uses)
+
+
+def _varying(loop: ast.For | ast.While, inside: tuple[ast.Stmt, ...]) -> set[str]:
+    """Names that are another number in each round: a place that they say is no sum of rounds."""
+    bound = [e for x in inside if not isinstance(x, ast.For) for e in targets(x)]
+    names = [e.id for e in (*targets(loop), *bound) if isinstance(e, ast.Name)]
+    return set(names)
+
+
+def _mentions(target: ast.Expr, names: set[str]) -> bool:
+    if not isinstance(target, ast.Subscript):
+        return False
+    parts = (e for item in target.items for e in expressions(item))
+    return any(isinstance(e, ast.Name) and e.id in names for e in parts)
 
 
 def store_in_order(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> None:

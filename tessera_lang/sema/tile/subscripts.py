@@ -24,7 +24,7 @@ from tessera_lang.sema.tile.size_normal_form import (
     items_of,
     normal,
 )
-from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.sema.tile.symbolic import dim_of, follows
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
 from tessera_lang.types.dtype import BOOL, INDEX
@@ -317,8 +317,8 @@ def slice_axis(
         step = found
     if item.lower is None and item.upper is None and step == 1:
         return whole_axis(c, size)
-    start = 0 if item.lower is None else _bound(c, item.lower, size)
-    stop = size if item.upper is None else _bound(c, item.upper, size)
+    start = 0 if item.lower is None else _bound(c, item.lower, size)[0]
+    stop, from_end = (size, False) if item.upper is None else _bound(c, item.upper, size)
     if item.lower is not None and not _is_proved(c, start):
         _may_be_negative(c, item.lower, e, axis, start, "start", target)
         return None
@@ -327,7 +327,7 @@ def slice_axis(
         return None
     if c.final and not c.kernel.wraps.isdisjoint(symbols_of(start)):
         c.typed.wrapping[item] = None
-    extent = facts.clipped(start, stop, size, step)
+    extent = facts.clipped(start, stop, stop if from_end else size, step)
     width = facts.most(facts.clipped(start, stop, stop, step))
     if step == 1 and width is not None and facts.is_to_fit(normal(DimOp("-", size, start))):
         extent = facts.clipped(start, stop, stop)
@@ -360,23 +360,23 @@ def _bad_step(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, target: boo
     )  # fmt: skip
 
 
-def _bound(c: TileContext, e: ast.Expr, size: Dim) -> Dim:
-    """A bound; what is certainly below 0 counts from the end."""
+def _bound(c: TileContext, e: ast.Expr, size: Dim) -> tuple[Dim, bool]:
+    """A bound, and whether it counts from the end, as what is certainly below 0 does."""
     value = c.try_value(e)
     if isinstance(value, int):
-        return normal(DimOp("max", 0, DimOp("+", size, value))) if value < 0 else value
+        end = normal(DimOp("max", 0, DimOp("+", size, value)))
+        return (end, True) if value < 0 else (value, False)
     bound = dim_of(c, e)
-    if not c.kernel.facts.less(bound, 0):
-        return bound
+    if not c.kernel.facts.less(bound, 0) and not follows(c, normal(DimOp("-", -1, bound))):
+        return bound, False
     if c.final:
         c.typed.from_end[e] = None
-    return normal(DimOp("max", 0, DimOp("+", size, bound)))
+    return normal(DimOp("max", 0, DimOp("+", size, bound))), True
 
 
 def _is_proved(c: TileContext, bound: Dim) -> bool:
     """Whether a bound is at least 0, where the branches around are taken."""
-    facts = c.kernel.facts
-    return facts.not_negative(bound) or any(facts.follows(bound, d) for d in c.told)
+    return c.kernel.facts.not_negative(bound) or follows(c, bound)
 
 
 def _stops_inside(c: TileContext, item: ast.SliceExpr, start: Dim, stop: Dim) -> bool:

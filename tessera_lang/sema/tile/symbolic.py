@@ -91,9 +91,12 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
             if operator in ("//", "%") and not (isinstance(right, int) and right > 0):
                 return None
             return normal(DimOp(_ARITHMETIC[operator], left, right))
-        case ast.Unary(operator="-", operand=operand) if _exact(c, e):
+        case ast.Unary(operator="-", operand=operand):
             inner = _read(c, operand)
-            return None if inner is None else normal(DimOp("-", 0, inner))
+            signed = isinstance(t := c.terms.get(e), Scalar) and t.dtype.is_signed
+            if inner is None or not (_exact(c, e) or signed and follows(c, inner)):
+                return None
+            return normal(DimOp("-", 0, inner))
         case ast.Call() | ast.Subscript() if e in c.kernel.expanded:
             return _read(c, c.kernel.expanded[e][1])
         case ast.Conditional() if len(chosen := _chosen(c, e)) == 1:
@@ -249,13 +252,23 @@ def told_where(c: TileContext, test: ast.Expr, holds: bool) -> list[Dim]:
                 x, y = _plain(c, a), _plain(c, b)
                 if x is None or y is None:
                     continue
+                above, below = DimOp("-", x, y), DimOp("-", y, x)
                 if operator in _LEAST:
-                    found.append(DimOp("-", DimOp("-", x, y), _LEAST[operator]))
+                    found.append(DimOp("-", above, _LEAST[operator]))
                 if operator in _MOST:
-                    found.append(DimOp("-", DimOp("-", y, x), _MOST[operator]))
+                    found.append(DimOp("-", below, _MOST[operator]))
+                if operator == "!=":  # of one that is never less it is more
+                    found += [
+                        DimOp("-", d, 1) for d in (above, below) if c.kernel.facts.not_negative(d)
+                    ]
             return found
         case _:
             return []
+
+
+def follows(c: TileContext, dim: Dim) -> bool:
+    """Whether a number is at least 0 where the branches around are taken."""
+    return any(c.kernel.facts.follows(dim, d) for d in c.told)
 
 
 def _plain(c: TileContext, e: ast.Expr) -> Dim | None:
@@ -272,7 +285,7 @@ def _plain(c: TileContext, e: ast.Expr) -> Dim | None:
     return worth if c.kernel.wraps.isdisjoint(symbols_of(worth)) else None
 
 
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "=="}
+_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}
 _LEAST = {">=": 0, ">": 1, "==": 0}  # from `v >= bound`: v is at least bound + this
 _MOST = {"<=": 0, "<": 1, "==": 0}  # the same of `bound <= v`
 

@@ -71,8 +71,8 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
                       ["T0610"]),
     "with": (V, VECTORS, "with x:\n    y[:] = x", ["T0118"]),
     "unused": (V, VECTORS, "a = x[0:8]\ny[:] = x", ["T0615"]),
-    "product of integers": ("x: i32[m, m], y: mut i32[m, m]", ("i32 m m", "i32 m m"),
-                            "y[:] = x @ x", ["T0620"]),
+    "product with integers": ("x: i32[m, m], y: mut f32[m, m]", ("i32 m m", "f32 m m"),
+                              "y[:] = x @ y", ["T0620"]),
     "product of f16 and bf16": ("x: f16[m, m], z: bf16[m, m], y: mut f32[m, m]",
                                 ("f16 m m", "bf16 m m", "f32 m m"), "y[:] = x @ z", ["T0201"]),
     "f16 with bf16": ("x: f16[n], z: bf16[n], y: mut f32[n]", ("f16 n", "bf16 n", "f32 n"),
@@ -155,8 +155,8 @@ def test_both_operands_and_the_axis_are_named() -> None:
 
 
 def test_the_supported_pairs_are_listed() -> None:
-    text = kernel("y[:] = x @ x", "x: u8[m, m], y: mut i32[m, m]")
-    found = check(text, "u8 m m", "i32 m m")
+    text = kernel("y[:] = x @ y", "x: u8[m, m], y: mut f32[m, m]")
+    found = check(text, "u8 m m", "f32 m m")
     assert "`bf16 @ bf16`" in found.diagnostics[0].notes[0]
 
 
