@@ -588,6 +588,7 @@ OWN_CELLS = _chosen(
     "of a loop that is unrolled; an array with more cells would not fit into registers",
 )  # fmt: skip
 OPERATORS_OF_A_KERNEL = _chosen(32, "operators", "of a graph that become one tile kernel")
+STEPS_OF_A_LOOP = _chosen(16, "steps", "from which on a loop of a graph is no longer written out")
 LONGEST_ROW = _chosen(65536, "elements", "of a row that a kernel of a graph holds")
 ROWS_OF_A_TILE = _chosen(1024, "elements", "of a tile of several rows of a graph")
 HELD_BY_A_LOOP = _chosen(40960, "elements", "that the lanes of a fused loop hold, of 32 bits")

@@ -244,6 +244,45 @@ def _equal_elements(
     return b.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
 
 
+def _joined(
+    b: GraphBuilder, name: str, operands: Operands, attributes: Mapping[str, Attribute]
+) -> Value | None:  # fmt: skip
+    """Slices of one tensor, one behind the other, are a slice of it."""
+    if name != "concat" or len(operands) < 2:
+        return None
+    axis = cast("int", attributes["axis"])
+    base: Value | None = None
+    begin = end = 0
+    for value in operands:
+        made = _slice_of(b, value)
+        if made is None or not all(n == 1 for n in made.integers("steps")):
+            return None
+        starts, stops = made.integers("starts"), made.integers("stops")
+        whole = [(0, n) for n in made.operands[0].tensor_type.shape]
+        whole[axis] = starts[axis], stops[axis]
+        follows = base is None or (made.operands[0] is base and starts[axis] == end)
+        if not follows or [*zip(starts, stops, strict=True)] != whole:
+            return None
+        begin, base = begin if base is not None else starts[axis], made.operands[0]
+        end = stops[axis]
+    assert base is not None
+    sizes = cast("tuple[int, ...]", base.tensor_type.shape)
+    if (begin, end) == (0, sizes[axis]):
+        return base
+    starts = tuple(begin if a == axis else 0 for a in range(len(sizes)))
+    stops = tuple(end if a == axis else n for a, n in enumerate(sizes))
+    return b.op("slice", base, starts=starts, stops=stops, steps=(1,) * len(sizes))
+
+
+def _slice_of(b: GraphBuilder, value: Value) -> Operation | None:
+    """The slice that a value is, maybe by reshapes there and back."""
+    made = b.origin(value)
+    while made is not None and made.name == "graph.reshape":
+        made = b.origin(made.operands[0])
+    same = made is not None and made.name == "graph.slice" and made.result.type == value.type
+    return made if same else None
+
+
 def copied(region: Region) -> Region:
     """A region with values of its own, so that one program may have both. It reads its arguments
     alone."""
@@ -264,6 +303,7 @@ FOLDS: dict[str, Fold] = {
     "broadcast or reshape to the own shape": _own_shape,
     "transpose of a transpose": _turned,
     "equal elements, moved": _equal_elements,
+    "slices of one tensor, joined": _joined,
 }
 """What is tried before an operation is built, in this order."""
 

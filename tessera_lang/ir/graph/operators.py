@@ -17,7 +17,7 @@ from tessera_lang.ir.graph.custom import (
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
 from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
-from tessera_lang.ir.graph.regions import REGION_OPS, check_if, check_while
+from tessera_lang.ir.graph.regions import REGION_OPS, check_for, check_if, check_while
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 
 OPERATORS: dict[str, Operator] = table(
@@ -82,5 +82,6 @@ GRAPH_RULES = {
     "graph_with_gradient": check_with_gradient,
     "graph_if": check_if,
     "graph_while": check_while,
+    "graph_for": check_for,
 }
 """Type rules, by the name that a row gives them."""

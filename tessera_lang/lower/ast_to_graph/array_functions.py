@@ -295,11 +295,18 @@ def _stack(w: GraphWorld, given: Given) -> object:
     rank = parts[0].tensor_type.rank + 1
     at = w.axis("op.stack", _integer(given.get("axis", 0)), rank)
 
-    def with_axis(value: Value) -> Value:
-        shape = value.tensor_type.shape
-        return w.builder.reshape(value, (*shape[:at], 1, *shape[at:]))
+    def stacked(axis: int) -> Value:
+        shapes = [v.tensor_type.shape for v in parts]
+        pairs = zip(parts, shapes, strict=True)
+        lined = [w.builder.reshape(v, (*s[:axis], 1, *s[axis:])) for v, s in pairs]
+        return w.op("concat", *lined, axis=axis)
 
-    return GraphArray(w.op("concat", *map(with_axis, parts), axis=at))
+    first = stacked(0)
+    made = w.builder.origin(first)
+    if not at or (made is not None and made.name == "graph.concat"):
+        return GraphArray(first if not at else stacked(at))
+    # One array along its first axis: results of the steps of a loop.
+    return GraphArray(w.builder.transpose(first, (*range(1, at + 1), 0, *range(at + 1, rank))))
 
 
 def _pad(w: GraphWorld, given: Given) -> object:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.host import Outcome, Returned
-from tessera_lang.evaluate.value import Scope
+from tessera_lang.evaluate.value import HostFunction, Scope
 from tessera_lang.ir.core import Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.ir.graph.regions import IF, WHILE
+from tessera_lang.lower.ast_to_graph.loop_counters import Frame, inside
 from tessera_lang.lower.ast_to_graph.values import (
     GraphArray,
     GraphNumber,
@@ -34,7 +35,7 @@ from tessera_lang.types.dtype import BOOL, F64, I64, DType
 if TYPE_CHECKING:
     from tessera_lang.lower.ast_to_graph.world import GraphWorld
 
-_COUNTER, _RESULT = "the counter of a loop", "what is returned"
+_RESULT = "what is returned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +48,11 @@ class GraphRange:
     step: object
 
 
-@contextmanager
-def _building(world: GraphWorld, builder: GraphBuilder) -> Generator[None]:
-    outer, world.builder = world.builder, builder
-    builder.span = outer.span
-    try:
-        yield
-    finally:
-        world.builder = outer
-
-
 # --- regions ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Part:
+class Part:
     """What a region was traced to: of these arguments, it gives these results."""
 
     builder: GraphBuilder
@@ -101,7 +92,9 @@ class _Part:
         return without_unused(made).regions[0]
 
 
-def _regions(outer: GraphBuilder, parts: Sequence[_Part]) -> tuple[list[Value], tuple[Region, ...]]:
+def regions_of(
+    outer: GraphBuilder, parts: Sequence[Part]
+) -> tuple[list[Value], tuple[Region, ...]]:
     """What parts need of the function around, and they as regions."""
     read = dict.fromkeys(v for p in parts for v in p.read())
     constants = {v: o for v in read if (o := outer.origin(v)) and o.name == "graph.full"}
@@ -112,46 +105,82 @@ def _regions(outer: GraphBuilder, parts: Sequence[_Part]) -> tuple[list[Value], 
 # --- variables -------------------------------------------------------------------------------
 
 
+class Held:
+    """The arrays, lists and dicts that a scope and those around it reach, as they are now: none of
+    them is a variable that a region gives. ``exempt``: lists that may change."""
+
+    def __init__(self, scope: Scope, exempt: Sequence[object] = ()) -> None:
+        self._exempt = {id(v) for v in exempt}
+        self._arrays: list[tuple[GraphArray, Value]] = []
+        self._lists: list[tuple[list[object] | dict[object, object], list[object]]] = []
+        self._seen = set[int]()
+        self._keep: list[object] = []
+        self._collect_scope(scope)
+
+    def _collect_scope(self, scope: Scope | None) -> None:
+        while scope is not None and id(scope) not in self._seen:
+            self._seen.add(id(scope))
+            for value in (*scope.given, *scope.values.values()):
+                self._collect(value)
+            scope = scope.parent
+
+    def _collect(self, value: object) -> None:
+        if isinstance(value, GraphArray):
+            self._arrays.append((value, value.value))
+        elif isinstance(value, HostFunction):
+            self._collect_scope(value.scope)
+        elif isinstance(value, list | tuple | dict) and id(cast("object", value)) not in self._seen:
+            self._keep.append(cast("object", value))
+            self._seen.add(id(cast("object", value)))
+            if isinstance(value, list):
+                found = cast("list[object]", value)
+                self._lists.append((found, list(found)))
+            elif isinstance(value, dict):
+                pairs = cast("dict[object, object]", value)
+                self._lists.append((pairs, [x for pair in pairs.items() for x in pair]))
+            items = cast("dict[object, object]", value)
+            for item in cast(
+                "Iterable[object]", items.values() if isinstance(value, dict) else items
+            ):
+                self._collect(item)
+
+    def check(self, span: Span) -> None:
+        """Raises HostFault where one of them has changed."""
+        if any(a.value is not before for a, before in self._arrays):
+            raise fault("T0760", "a store into an array where data decide is not possible in a"
+                        " graph", span,
+                        helps=("choose for each element: `x = op.where(condition, new, x)`",)
+                        )  # fmt: skip
+        for kept, before in self._lists:
+            if id(kept) not in self._exempt and _items(kept) != list(map(id, before)):
+                raise fault("T0760", "a list that changes where data decide is not possible in a"
+                            " graph", span, helps=("keep arrays of a known shape",))  # fmt: skip
+
+    def restore(self) -> None:
+        """As they were."""
+        for array, before in self._arrays:
+            if array.value is not before:
+                array.store(before)
+        for kept, before in self._lists:
+            if isinstance(kept, list):
+                kept[:] = before
+            else:
+                kept.clear()
+                kept.update(zip(before[::2], before[1::2], strict=True))
+
+
+def _items(value: list[object] | dict[object, object]) -> list[int]:
+    if isinstance(value, dict):
+        return [id(x) for pair in value.items() for x in pair]
+    return [id(v) for v in value]
+
+
 @contextmanager
 def _nothing_else_changes(scope: Scope, span: Span) -> Generator[None]:
     """Refuses stores into arrays, and changes of lists: they are no variables. Raises HostFault."""
-    arrays: list[tuple[GraphArray, Value]] = []
-    lists: list[tuple[object, list[object]]] = []
-    around: Scope | None = scope
-    values = list[object](scope.given)
-    while around is not None:
-        values += around.values.values()
-        around = around.parent
-    for value in values:
-        _collect(value, arrays, lists, 4)
+    held = Held(scope)
     yield
-    if any(a.value is not before for a, before in arrays):
-        raise fault("T0760", "a store into an array where data decide is not possible in a graph",
-                    span, helps=("choose for each element: `x = op.where(condition, new, x)`",)
-                    )  # fmt: skip
-    if any(_items(v) != before for v, before in lists):
-        raise fault("T0760", "a list that changes where data decide is not possible in a graph",
-                    span, helps=("keep arrays of a known shape",))  # fmt: skip
-
-
-def _items(value: object) -> list[object]:
-    items = cast("dict[object, object]", value).values() if isinstance(value, dict) else value
-    return [id(v) for v in cast("Iterable[object]", items)]
-
-
-def _collect(
-    value: object, arrays: list[tuple[GraphArray, Value]],
-    lists: list[tuple[object, list[object]]], depth: int,
-) -> None:  # fmt: skip
-    if isinstance(value, GraphArray):
-        arrays.append((value, value.value))
-    elif isinstance(value, list | tuple | dict) and depth:
-        if not isinstance(value, tuple):
-            lists.append((cast("object", value), _items(cast("object", value))))
-        items = cast("dict[object, object]", value)
-        inner = items.values() if isinstance(value, dict) else items
-        for item in cast("Iterable[object]", inner):
-            _collect(item, arrays, lists, depth - 1)
+    held.check(span)
 
 
 def _dtype(number: object) -> DType:
@@ -212,7 +241,7 @@ def branch(
     builders = [GraphBuilder(OPERATORS), GraphBuilder(OPERATORS)]
     sides: list[dict[str, object]] = []
     for builder, body in zip(builders, bodies, strict=True):
-        with _nothing_else_changes(scope, s.span), _building(world, builder):
+        with _nothing_else_changes(scope, s.span), inside(world, Frame(builder)):
             outcome = run(body)
             if not returns:
                 _left(outcome, s)
@@ -237,9 +266,9 @@ def branch(
             pair, double = _both(world, name, values, builders, s)
             made.append((name, double))
             results.append(pair)
-    parts = [_Part(b, [], [r[i] for r in results]) for i, b in enumerate(builders)]
+    parts = [Part(b, [], [r[i] for r in results]) for i, b in enumerate(builders)]
     world.builder.span = s.span
-    captured, regions = _regions(world.builder, parts)
+    captured, regions = regions_of(world.builder, parts)
     types = [a.tensor_type for a, _ in results]
     truth = _as_truth(world, condition)
     found = world.builder.operation(IF, (truth, *captured), types, {}, regions)
@@ -273,7 +302,7 @@ def _both(
     dtype = number_dtype(*map(_dtype, values)) if numbers else F64
     found: list[Value] = []
     for value, builder in zip(values, builders, strict=True):
-        with _building(world, builder):
+        with inside(world, Frame(builder)):
             found.append(_as_number(world, value, dtype) if numbers else world.lifted(value))
     one, other = found
     if one.type != other.type:
@@ -304,7 +333,7 @@ def loop(
             break
         types = wider
     world.builder.span = s.span
-    captured, regions = _regions(world.builder, parts)
+    captured, regions = regions_of(world.builder, parts)
     first = [_as_number(world, before[n], t.dtype) if is_number(before[n])
              else world.lifted(before[n]) for n, t in zip(carried, types, strict=True)]  # fmt: skip
     found = world.builder.operation(
@@ -319,11 +348,11 @@ def _traced(
     world: GraphWorld, s: ast.Stmt, scope: Scope, carried: Sequence[str],
     types: list[TensorType], double: set[str], test: Callable[[], object],
     body: Callable[[], Outcome],
-) -> list[_Part] | None:  # fmt: skip
+) -> list[Part] | None:  # fmt: skip
     """The condition and the body. None where numbers are to have other ``types`` or are to be
     ``double``, which are changed then."""
     numbers = {n for n in carried if is_number(scope.values[n])}
-    parts: list[_Part] = []
+    parts: list[Part] = []
     started = dict(scope.values)
     arguments = [Value(t, n if n.isidentifier() else "i")
                  for n, t in zip(carried, types, strict=True)]  # fmt: skip
@@ -331,8 +360,8 @@ def _traced(
         scope.values.update(started)
         for n, v in zip(carried, arguments, strict=True):
             scope.values[n] = GraphNumber(v, n in double) if n in numbers else GraphArray(v)
-        part = _Part(GraphBuilder(OPERATORS), arguments, [])
-        with _nothing_else_changes(scope, s.span), _building(world, part.builder):
+        part = Part(GraphBuilder(OPERATORS), arguments, [])
+        with _nothing_else_changes(scope, s.span), inside(world, Frame(part.builder, {*arguments})):
             found = run()
             if run is test:
                 part.results.append(_as_truth(world, found))
@@ -340,7 +369,7 @@ def _traced(
                 _left(cast("Outcome", found), s)
         parts.append(part)
     same = True
-    with _building(world, parts[1].builder):
+    with inside(world, Frame(parts[1].builder, {*arguments})):
         for i, name in enumerate(carried):
             value = scope.values[name]
             if name in numbers and is_number(value):
@@ -367,31 +396,3 @@ def _check_others(
         if name not in carried and scope.values.get(name) is not value:
             raise fault("T0760", f"`{name}` is no array or number, and a loop that goes on while"
                         " data say so changes it", s.span)  # fmt: skip
-
-
-def over_range(
-    world: GraphWorld, s: ast.For, values: GraphRange, scope: Scope, names: Sequence[str],
-    operate: Callable[[ast.BinaryOperator, object, object], object],
-    run: Callable[[], Outcome],
-) -> None:  # fmt: skip
-    """A loop over a range whose limits data decide. Raises HostFault."""
-    if not isinstance(s.target, ast.Name) or not isinstance(values.step, int) or not values.step:
-        raise fault("T0760", "a range of data has one variable, and a step that is known and not 0",
-                    s.span)  # fmt: skip
-    target, word = s.target.id, "gt" if values.step < 0 else "lt"
-    if any(_dtype(v) != I64 for v in (values.start, values.stop)):
-        raise fault("T0760", "the limits of a range are whole numbers", s.iterable.span)
-    scope.values[_COUNTER] = values.start
-
-    def test() -> object:
-        sides = (world.lifted(v) for v in (scope.values[_COUNTER], values.stop))
-        return GraphNumber(world.builder.op(word, *sides), double=False)
-
-    def body() -> Outcome:
-        scope.values[target] = scope.values[_COUNTER]
-        outcome = run()
-        scope.values[_COUNTER] = operate("+", scope.values[_COUNTER], values.step)
-        return outcome
-
-    loop(world, s, scope, (*names, target, _COUNTER), test, body)
-    del scope.values[_COUNTER]

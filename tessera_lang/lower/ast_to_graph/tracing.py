@@ -38,11 +38,17 @@ from tessera_lang.lower.ast_to_graph.control_flow import (
     branch,
     either_of,
     loop,
-    over_range,
+)
+from tessera_lang.lower.ast_to_graph.counted_loops import (
+    ATTEMPTS,
+    over_data,
+    over_known,
+    places_of,
 )
 from tessera_lang.lower.ast_to_graph.custom_gradients import CustomGradient, Run
 from tessera_lang.lower.ast_to_graph.kernel_calls import launched, type_of
 from tessera_lang.lower.ast_to_graph.leaves import is_value, leaves
+from tessera_lang.lower.ast_to_graph.loop_counters import Counter
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.record import replace
@@ -50,6 +56,7 @@ from tessera_lang.sema.tile.whole_arrays import directive_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
+from tessera_lang.target.host_world import Index
 from tessera_lang.types.dtype import BOOL, F32, F64, DType
 
 
@@ -83,6 +90,8 @@ class TracingHost(Host):
     def chosen(self, array: object, items: tuple[object, ...], span: Span) -> object:
         self.world.builder.span = span
         with located(span):
+            if any(isinstance(i, Counter) for i in items):
+                return self.world.read(array, cast("tuple[Index, ...]", items))
             return chosen(self.world, array, items)
 
     def builtin_call(
@@ -160,12 +169,36 @@ class TracingHost(Host):
         return None
 
     def loop_through(self, values: object, s: ast.For, scope: Scope) -> Outcome:
-        if not isinstance(values, GraphRange):
+        names = list(assigned(s.body))
+        assign = partial(self.assign, s.target, scope=scope)
+        run = partial(self.block, s.body, scope)
+        if isinstance(values, GraphRange):
+            over_data(self.world, s, values, scope, names, assign, run)
+            return None
+        places = places_of(self.world, values)
+        if places is None:
             return super().loop_through(values, s, scope)
-        over_range(self.world, s, values, scope, list(assigned(s.body)),
-                   partial(self.operate, span=s.iterable.span), partial(self.block, s.body, scope)
-                   )  # fmt: skip
+        for number, item in enumerate(self.iterate(values, s.iterable.span)):
+            left = places[number:]
+            tried = number < ATTEMPTS
+            if tried and over_known(self.world, s, values, left, scope, names, assign, run):
+                return None
+            assign(item)
+            outcome = run()
+            if outcome is Left.BREAK:
+                break
+            if isinstance(outcome, Returned):
+                return outcome
         return None
+
+    def compare_once(
+        self, operator: ast.CompareOperator, a: object, b: object, span: Span
+    ) -> object:
+        several = any(not self.world.is_array(v) and self.world.is_own(v) for v in (a, b))
+        if several and not (operator in ("in", "not in") and self.world.is_array(a)):
+            with located(span):
+                raise not_here("a comparison of several values that the function computes")
+        return super().compare_once(operator, a, b, span)
 
     def _of_the_graph(
         self, function: BuiltinFunction, arguments: Arguments, scope: Scope
@@ -186,6 +219,9 @@ class TracingHost(Host):
             start, stop, step, *_ = (*arguments.values, 1, 1)
             if len(arguments.values) == 1:
                 start, stop = 0, start
+            if any(isinstance(v, Counter) for v in (start, stop, step)):
+                with located(arguments.call.span):
+                    raise not_here("a range of the number of a step")
             return GraphRange(start, stop, step)
         if function.name in ("int", "float", "str"):
             with located(arguments.call.span):

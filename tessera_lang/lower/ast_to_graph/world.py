@@ -17,6 +17,13 @@ from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.lower.ast_to_graph.loop_counters import (
+    Counter,
+    Frame,
+    counted_too,
+    is_known,
+    part_at_step,
+)
 from tessera_lang.lower.ast_to_graph.parts import chosen, with_part
 from tessera_lang.lower.ast_to_graph.powers import known_power
 from tessera_lang.lower.ast_to_graph.size_notes import size_notes
@@ -66,7 +73,8 @@ class GraphWorld:
     def __init__(self, outer: World | None = None) -> None:
         self.outer = outer
         self.floats: DType = F32 if outer is None else outer.floats
-        self.builder = GraphBuilder(OPERATORS)
+        self.builder = self.function_builder = GraphBuilder(OPERATORS)
+        self.frames: list[Frame] = []
         self.captured: list[tuple[object, Value]] = []
         self.differentiates = False
         """Whether gradients may be asked for of what is computed here."""
@@ -246,6 +254,8 @@ class GraphWorld:
     # --- items -------------------------------------------------------------------------
 
     def read(self, array: object, items: tuple[Index, ...]) -> object:
+        if any(isinstance(i, Counter) for i in items):
+            return part_at_step(self, array, items)
         if any(map(self.is_array, items)):
             raise not_here("choosing elements by bools", BY_VALUE)
         if not self.is_own(array):
@@ -327,6 +337,8 @@ class GraphWorld:
             if not (self.is_array(other) or isinstance(other, bool | int | float)):
                 raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
                                  code="T0818")  # fmt: skip
+        if is_known(a) and is_known(b):
+            return counted_too(operator, a, b, self._binary(operator, a, b))
         a, b = self.met(a, b)
         numbers = self.like(a, b) is not GraphArray
         counted = operator in "+-*/%//" and any(isinstance(v, int | float) for v in (a, b))
@@ -569,6 +581,8 @@ class GraphWorld:
         return self._outer().launch(kernel, arguments, constants, groups)
 
     def print(self, text: str) -> None:
+        if self.frames:
+            raise not_here("showing something where data decide", "return it, and show it outside")
         self._outer().print(text)
 
     def finish(self) -> None:

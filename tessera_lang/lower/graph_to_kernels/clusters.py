@@ -32,7 +32,7 @@ class GraphKernel:
     it returns, in order. ``origin``: the part of the program that computes the first of them.
     ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop. ``call``: of a
     kernel of the program, which has no text here; ``arguments`` are its operands then. ``regions``:
-    of control flow, which has no text either."""
+    of the control flow ``control``, which has no text either."""
 
     source: str
     arguments: tuple[Value | float, ...]
@@ -42,6 +42,7 @@ class GraphKernel:
     tile: tuple[int, ...] = ()
     call: Called | None = None
     regions: tuple[Planned, ...] = ()
+    control: Operation | None = None
 
     @property
     def path(self) -> str:

@@ -142,7 +142,8 @@ class _Planner:
         functions = map(function_of, operation.regions)
         regions = tuple(Planned(f, plan_of(f, ()).kernels) for f in functions)
         return GraphKernel("", operation.operands, operation.results, operation.span,
-                           operation.name, call=call, regions=regions)  # fmt: skip
+                           operation.name, call=call, regions=regions,
+                           control=operation if regions else None)  # fmt: skip
 
     # --- one loop ------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator, operator_of
-from tessera_lang.ir.graph.regions import WHILE
+from tessera_lang.ir.graph.regions import FOR, WHILE, counted
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import Plan, Refusal
 from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
@@ -56,8 +56,7 @@ def fusion_text(function: Operation, plan: Plan) -> str:
             )
             continue
         if kernel.regions:
-            word, inner = kernel.operator.removeprefix("graph."), _inner_kernels(kernel)
-            lines.append(f"kernel {number} is a `{word}` on data: its regions have {inner} kernels")
+            lines.append(f"kernel {number} is {_control(kernel)}")
             continue
         computed = [o for o in computed_by(function, kernel) if does_work(o)]
         own = _bytes(kernel.results) + _bytes(_arrays(kernel))
@@ -72,6 +71,16 @@ def fusion_text(function: Operation, plan: Plan) -> str:
         way = "in the loop that needs it" if r.apart else "by a loop of its own"
         lines.append(f"refused: {_refused(function, r)} {way}: {r.why}")
     return "\n".join(lines) + "\n"
+
+
+def _control(kernel: GraphKernel) -> str:
+    """What control flow is, and how many kernels its regions have."""
+    word, inner = kernel.operator.removeprefix("graph."), _inner_kernels(kernel)
+    if kernel.operator != FOR or kernel.control is None:
+        return f"a `{word}` on data: its regions have {inner} kernels"
+    steps = counted(kernel.control).steps
+    number = "as many steps as data say" if steps is None else f"{steps} steps"
+    return f"a loop of {number}: a step has {inner} kernels"
 
 
 def _refused(function: Operation, refusal: Refusal) -> str:
@@ -146,7 +155,7 @@ def _peak_of(function: Operation, kernels: Sequence[GraphKernel]) -> int:
     alive, peak = set[Value](), 0
     for number, kernel in enumerate(kernels):
         inside = max((_peak_of(r.function, r.kernels) for r in kernel.regions), default=0)
-        if kernel.operator == WHILE:  # what it carries is there before a step and behind it
+        if kernel.operator in (WHILE, FOR):  # what it carries is there before and behind a step
             inside += _bytes(kernel.results)
         peak = max(peak, _bytes(alive) + inside)
         alive.update(kernel.results)
@@ -194,7 +203,7 @@ def _regions_text(kernel: GraphKernel) -> str:
     """Control flow, and the kernels of its regions."""
     word = kernel.operator.removeprefix("graph.")
     lines = [f"# control flow: {word}, of {_inner_kernels(kernel)} kernels"]
-    names = ("where it holds", "else") if word == "if" else ("goes on", "step")
+    names = {"if": ("where it holds", "else"), "for": ("step",)}.get(word, ("goes on", "step"))
     for name, region in zip(names, kernel.regions, strict=True):
         for inner in region.kernels:
             text = inner.source.strip() or _call_text(inner) or _regions_text(inner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Literal, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -15,11 +16,12 @@ from tessera_lang.evaluate.builtin_protocol import Host
 from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.graph.regions import IF
+from tessera_lang.ir.graph.regions import FOR, IF, counted
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
 from tessera_lang.lower.graph_to_kernels.windows import sizes_of
 from tessera_lang.record import replace
 from tessera_lang.target.host_world import KernelReference, WorldFault
+from tessera_lang.types.dtype import I64
 
 NumberKind = Literal["array", "number", "double"]
 """What a result is in the host program: an array, a number, or one with all bits of an f64."""
@@ -126,15 +128,55 @@ def _run_regions(
         kinds: list[NumberKind] = ["array" for _ in range(count)]
         return run_kernels(host, region.function, inputs, kinds, region.kernels, watch)
 
+    if kernel.operator == FOR:
+        (step,) = kernel.regions
+        return tuple(_run_loop(host, kernel, given, partial(run, step)))
     first, second = kernel.regions
     if kernel.operator == IF:
         condition, *inputs = given
         return tuple(run(first if _truth(host, condition) else second, inputs))
     count = len(kernel.results)
     carried, rest = given[:count], given[count:]
+    begun = False
     while _truth(host, run(first, [*carried, *rest])[0]):
-        carried = run(second, [*carried, *rest])
-    return tuple(carried)
+        carried, begun = run(second, [*carried, *rest]), True
+    return tuple(carried if begun else _apart(host, kernel, carried))
+
+
+def _apart(host: Host, kernel: GraphKernel, carried: Sequence[object]) -> list[object]:
+    """What a loop without a step gives, in memory of its own."""
+    return [_copied(host, v, a) for v, a in zip(kernel.results, carried, strict=False)]
+
+
+def _run_loop(
+    host: Host, kernel: GraphKernel, given: list[object],
+    run: Callable[[list[object]], list[object]],
+) -> list[object]:  # fmt: skip
+    """The results of a loop of a number of steps. ``run``: a step."""
+    assert kernel.control is not None
+    world, loop = host.world, counted(kernel.control)
+    steps = loop.steps
+    if steps is None:
+        steps = cast("int", world.read(world.view("reshape", given.pop(0), (1,)), (0,)))
+    ends = len(loop.carried), len(loop.carried) + len(loop.sliced)
+    carried, sliced, rest = given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
+    behind = kernel.results[ends[0] :]
+    stacks = [world.fill("empty", sizes_of(v), v.tensor_type.dtype) for v in behind]
+    order = range(steps - 1, -1, -1) if loop.reverse else range(steps)
+    for step in order:
+        own = slice(step, step + 1)
+        elements = [
+            world.view(
+                "reshape", world.read(v, (own,)), cast("tuple[int, ...]", a.tensor_type.shape)
+            )
+            for v, a in zip(sliced, loop.arguments()[2], strict=True)
+        ]
+        number = world.fill("full", (), I64, step)
+        found = run([number, *carried, *elements, *rest])
+        carried, pieces = found[: ends[0]], found[ends[0] :]
+        for stack, piece, v in zip(stacks, pieces, behind, strict=True):
+            world.write(stack, (own,), world.view("reshape", piece, (1, *sizes_of(v)[1:])))
+    return [*(carried if steps > 0 else _apart(host, kernel, carried)), *stacks]
 
 
 def _truth(host: Host, array: object) -> bool:

@@ -7,6 +7,7 @@ Must not know how a function is called, or run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
@@ -14,8 +15,9 @@ from tessera_lang.ir.graph.calls import CALL
 from tessera_lang.ir.graph.custom import WITH_GRADIENT, gradients_given
 from tessera_lang.ir.graph.operator import NoGradient
 from tessera_lang.ir.graph.operators import OPERATORS, operator_of
-from tessera_lang.ir.graph.regions import IF, WHILE, function_of
+from tessera_lang.ir.graph.regions import FOR, IF, WHILE, function_of
 from tessera_lang.opt.graph.dead_code import without_unused
+from tessera_lang.opt.graph.loops import keeping_states, parts_of_loop
 from tessera_lang.source import Span
 
 
@@ -39,7 +41,8 @@ def gradient_of(
     """
     (body,) = function.regions
     builder = GraphBuilder(OPERATORS)
-    new, tape = replayed(builder, body)
+    new = replayed(builder, body)
+    tape = list(builder.operations)
     results = [new[v] for v in body.terminator.operands]
     seeds = _seeds(builder, body.terminator.operands, seeded)
     sources = [body.arguments[i] for i in wrt]
@@ -63,14 +66,16 @@ def check_sources(sources: Sequence[Value]) -> None:
             raise GradientError(f"there is no gradient of {source.tensor_type}: it holds no floats")
 
 
-def replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], list[Operation]]:
-    """The function itself, built again: what its values are called there, and its operations."""
+def replayed(builder: GraphBuilder, body: Region) -> dict[Value, Value]:
+    """The function itself, built again, where loops keep what their steps begin with: what its
+    values are called there."""
     new: dict[Value, Value] = {v: v for v in body.arguments}
     for operation in body.operations[:-1]:
         builder.span = operation.span
         operands = [new[v] for v in operation.operands]
-        new.update(zip(operation.results, builder.repeated(operation, operands), strict=True))
-    return new, list(builder.operations)
+        own = keeping_states(operation) if operation.name == FOR else operation
+        new.update(zip(operation.results, builder.repeated(own, operands), strict=False))
+    return new
 
 
 def _seeds(builder: GraphBuilder, results: Sequence[Value], seeded: bool) -> list[Value]:
@@ -117,9 +122,14 @@ def parts_of(
     if operation.name == WHILE:
         raise GradientError(
             "a loop that goes on while data say so has no gradient: how often it runs is not known"
-            " before; go over a `range` of known length, and keep a value with `op.where`",
+            " before",
             operation.span,
+            ("bound it: go over a `range`, and keep a value with `op.where(goes_on, new, old)`",
+             "forward mode (`jvp`) goes through it"),
         )  # fmt: skip
+    if operation.name == FOR:
+        seeded = partial(gradient_of, seeded=True, with_results=False)
+        return parts_of_loop(builder, operation, cts, seeded)
     if operation.name == IF:
         return _parts_of_branches(builder, operation, cts)
     (ct,) = cts

@@ -13,14 +13,15 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.custom import WITH_GRADIENT, floats
 from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.ir.graph.regions import FOR, IF, WHILE
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.differentiate import (
     GradientError,
     check_sources,
     parts_of,
     pulled_back,
-    replayed,
 )
+from tessera_lang.opt.graph.loops import pushed_through
 
 
 def tangent_of(function: Operation, wrt: Sequence[int]) -> Operation:
@@ -29,25 +30,61 @@ def tangent_of(function: Operation, wrt: Sequence[int]) -> Operation:
     their types. Raises GradientError."""
     (body,) = function.regions
     builder = GraphBuilder(OPERATORS)
-    new, tape = replayed(builder, body)
+    new: dict[Value, Value] = {v: v for v in body.arguments}
     sources = [body.arguments[i] for i in wrt]
     check_sources(sources)
     given = [Value(v.type, f"d{v.name}") for v in sources]
     tangents = dict(zip(sources, given, strict=True))
-    for operation in tape:
-        if tangents.keys().isdisjoint(operation.operands):
-            continue
+    pushed = set[Operation]()
+    for operation in body.operations[:-1]:
         builder.span = operation.span
-        for result in floats(operation.results):
-            moved = _pushed(builder, operation, result, tangents)
-            if moved is not None:
-                tangents[result] = moved
+        operands = [new[v] for v in operation.operands]
+        if operation.name in (IF, WHILE, FOR) and not tangents.keys().isdisjoint(operands):
+            made, moved = pushed_through(builder, operation, operands, tangents, tangent_of)
+            tangents.update(zip(floats(made), moved, strict=True))
+            pushed.update(o for v in made if (o := builder.origin(v)) is not None)
+        else:
+            made = builder.repeated(operation, operands)
+            for own in _reached(builder, made, pushed):
+                _push(builder, own, tangents)
+        new.update(zip(operation.results, made, strict=True))
     results = [new[v] for v in body.terminator.operands]
     moved = [tangents.get(v) or builder.zeros(v) for v in floats(results)]
     names = (*function.strings("parameters"), *(v.name for v in given))
     name = f"{function.attributes['sym_name']}_tangent"
     made = builder.function(name, (*body.arguments, *given), (*results, *moved), names)
     return without_unused(made)
+
+
+def _reached(
+    builder: GraphBuilder, values: Sequence[Value], pushed: set[Operation]
+) -> list[Operation]:
+    """The operations that values are made by and that are not pushed yet, in order. Among them may
+    be some that tangents were made of before the function came to them."""
+    found: list[Operation] = []
+    left = [o for v in values if (o := builder.origin(v)) is not None]
+    while left:
+        operation = left[-1]
+        origins = (builder.origin(v) for v in operation.operands)
+        before = [o for o in origins if o is not None and o not in pushed]
+        if operation in pushed:
+            left.pop()
+        elif before:
+            left += before
+        else:
+            pushed.add(left.pop())
+            found.append(operation)
+    return found
+
+
+def _push(builder: GraphBuilder, operation: Operation, tangents: dict[Value, Value]) -> None:
+    """Adds how the results of an operation change."""
+    if tangents.keys().isdisjoint(operation.operands):
+        return
+    for result in floats(operation.results):
+        moved = _pushed(builder, operation, result, tangents)
+        if moved is not None:
+            tangents[result] = moved
 
 
 def _pushed(

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tessera_lang.ir.core import Attribute, Operation
+from tessera_lang.ir.graph.custom import WITH_GRADIENT
 from tessera_lang.ir.graph.operators import operator_of
+from tessera_lang.ir.graph.regions import IF, WHILE, counted, function_of
 from tessera_lang.ir.graph.rules import shape_of_attribute
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -78,11 +80,40 @@ def _attributes(attributes: Mapping[str, Attribute]) -> Mapping[str, Any]:
     return {k: shape_of_attribute(attributes) if k == "shape" else v for k, v in attributes.items()}
 
 
+def _control(operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The results of an operation with regions."""
+    regions = list(map(function_of, operation.regions))
+    if operation.name == WITH_GRADIENT:
+        return run(regions[0], operands)
+    if operation.name == IF:
+        return run(regions[0 if operands[0] else 1], operands[1:])
+    if operation.name == WHILE:
+        count = len(operation.results)
+        carried, rest = list(operands[:count]), operands[count:]
+        while run(regions[0], [*carried, *rest])[0]:
+            carried = run(regions[1], [*carried, *rest])
+        return carried
+    loop, given = counted(operation), list(operands)
+    steps = int(given.pop(0)) if loop.steps is None else loop.steps
+    ends = len(loop.carried), len(loop.carried) + len(loop.sliced)
+    carried, rows, rest = given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
+    pieces: list[Any] = [None] * steps
+    for i in reversed(range(steps)) if loop.reverse else range(steps):
+        found = run(regions[0], [np.int64(i), *carried, *(v[i] for v in rows), *rest])
+        carried, pieces[i] = found[: ends[0]], found[ends[0] :]
+    return [*carried, *(np.stack(p) for p in zip(*pieces, strict=True))]
+
+
 def run(function: Operation, inputs: Sequence[Any]) -> list[Any]:
     """The results of a function of Graph IR."""
     (body,) = function.regions
     values: dict[Any, Any] = dict(zip(body.arguments, inputs, strict=True))
     with np.errstate(all="ignore"):
         for operation in body.operations[:-1]:
-            values[operation.result] = evaluate(operation, [values[v] for v in operation.operands])
+            operands = [values[v] for v in operation.operands]
+            if operation.regions:
+                found = _control(operation, operands)
+                values.update(zip(operation.results, found, strict=True))
+                continue
+            values[operation.result] = evaluate(operation, operands)
     return [values[v] for v in body.terminator.operands]

@@ -3,6 +3,7 @@ gives before and after it what NumPy gives in float64, and so do its gradients."
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -239,11 +240,36 @@ def _moved_equal(c: _Case) -> _Folded:
             return "slice", (value,), {"starts": (0, 0, 0), "stops": shape, "steps": (1, 2, 1)}
 
 
+def _joined_again(c: _Case) -> _Folded:
+    """Along an axis, from a place on, in pieces of one or several; some lose an axis and get it
+    back."""
+    sizes = list(c.sizes(c.number(1, 3)))
+    axis = c.number(0, len(sizes) - 1)
+    n = sizes[axis] = sizes[axis] + 2
+    value = c.given(*sizes)
+    ends = [c.number(0, 1), n - 1, n - c.number(0, 1)]
+    parts: list[Value] = []
+    for begin, end in itertools.pairwise(ends):
+        starts = tuple(begin if a == axis else 0 for a in range(len(sizes)))
+        stops = tuple(end if a == axis else m for a, m in enumerate(sizes))
+        if begin == end:
+            continue
+        part = c.b.op("slice", value, starts=starts, stops=stops, steps=(1,) * len(sizes))
+        if part is not value and c.flag():
+            shape = part.tensor_type.shape
+            part = c.b.reshape(c.b.reshape(part, (*shape, 1)), shape)
+        parts.append(part)
+    if len(parts) == 1:
+        return _joined_again(c)
+    return "concat", tuple(parts), {"axis": axis}
+
+
 _FOLDED: dict[str, Callable[[_Case], _Folded]] = {
     "cast to the own dtype": _to_own_dtype,
     "broadcast or reshape to the own shape": _to_own_shape,
     "transpose of a transpose": _turned_twice,
     "equal elements, moved": _moved_equal,
+    "slices of one tensor, joined": _joined_again,
 }
 
 
