@@ -128,3 +128,25 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "vecdot": ArrayName("a b axis", 2, "The sum of the products of elements along an axis."),
 }
 """Members of ``op`` that are other words for what the language has."""
+
+LIBRARY_NAMES: dict[str, str] = {
+    "unique": "The elements in rising order, each once: `return_index=`, `return_counts=`.",
+    "nonzero": "For each axis the places of the elements that are not 0.",
+    "flatnonzero": "The places of the elements that are not 0, counted row by row.",
+    "argwhere": "The indices of the elements that are not 0, a row each.",
+    "extract": "The elements where a condition is true.",
+    "union1d": "The elements of two arrays in rising order, each once.",
+    "intersect1d": "The elements that two arrays have, in rising order.",
+    "setdiff1d": "The elements of one array that another does not have, in rising order.",
+    "setxor1d": "The elements that one of two arrays alone has, in rising order.",
+    "append": "One array and then another, as a vector or along an axis.",
+    "delete": "A vector without the elements at some places.",
+    "bincount": "How often 0, 1, 2 ... stand in a vector of integers.",
+    "histogram": "How many elements are in each of some intervals, and the ends of these.",
+    "convolve": 'Sums of products of one vector and another from its end: "full", "same", "valid".',
+    "correlate": "Sums of products of one vector and another that is moved along it.",
+    "solve": "The x of `a @ x == b`, of a square matrix.",
+    "inv": "The inverse of a square matrix.",
+    "det": "The determinant of a square matrix.",
+}
+"""Members of ``op`` that the host program alone has, as functions of ``std.arrays``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tessera_grammar.array_function_names import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES, LIBRARY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 
 BuiltinKind = Literal["dtype", "module", "constant", "function", "memory", "symbol"]
@@ -295,6 +295,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
     "op": {
         **{name: one.doc for name, one in ELEMENTWISE.items()},
         **{name: one.doc for name, one in ARRAY_NAMES.items()},
+        **LIBRARY_NAMES,
         "kernel": "The decorator of a tile kernel: the body runs once.",
         "autotunable": "The decorator of a function whose configuration is tuned.",
         "zeros": "An array of zeros.",

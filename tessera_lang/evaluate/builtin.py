@@ -11,13 +11,14 @@ from tessera_lang.evaluate.array_functions import ARRAY_FUNCTIONS
 from tessera_lang.evaluate.builtin_protocol import Function
 from tessera_lang.evaluate.derivatives import DERIVATIVES
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
+from tessera_lang.evaluate.library_functions import LIBRARY_FUNCTIONS
 from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
 from tessera_lang.evaluate.python_functions import PYTHON_FUNCTIONS
 from tessera_lang.evaluate.scalar_functions import SCALAR_FUNCTIONS
 
 BUILTINS: dict[str, Function] = {
     **ONE_CALL_KERNELS, **ARRAY_FUNCTIONS, **SCALAR_FUNCTIONS, **PYTHON_FUNCTIONS,
-    **HOST_NAMES, **DERIVATIVES,
+    **HOST_NAMES, **LIBRARY_FUNCTIONS, **DERIVATIVES,
 }  # fmt: skip
 
 _PLANNED = (

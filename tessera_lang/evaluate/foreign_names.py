@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, isfinite
 
+from tessera_grammar.array_function_names import LIBRARY_NAMES
+
 from tessera_lang.evaluate.numpy_forms import NUMPY_FORMS
 
 _NUMPY = (
@@ -143,7 +145,6 @@ _LIBRARY_MODULES = {
     "std.loss": "mse_loss l1_loss huber_loss binary_cross_entropy_with_logits kl_div nll_loss"
     " cross_entropy",
     "std.linalg": "matmul gemv addmm linear",
-    "std.histogram": "histogram bincount",
     "std.scan": "inclusive exclusive running_max running_min segmented",
     "std.random": "uniform normal integers",
     "std.stencil": "convolve1d laplace2d",
@@ -157,7 +158,7 @@ _OTHER_NAMES = {
     "cumsum": "std.scan.inclusive", "rand": "std.random.uniform",
     "randn": "std.random.normal", "randint": "std.random.integers",
     "sub": "std.elementwise.subtract", "mul": "std.elementwise.multiply",
-    "div": "std.elementwise.divide", "convolve": "std.stencil.convolve1d",
+    "div": "std.elementwise.divide",
     "dot": "std.linalg.matmul", "mm": "std.linalg.matmul", "bmm": "std.linalg.matmul",
     "mv": "std.linalg.gemv", "layer_norm": "std.nn.layernorm", "rms_norm": "std.nn.rmsnorm",
 }  # fmt: skip
@@ -191,14 +192,23 @@ OTHER_AXES: dict[str, str] = {
 """What to write for functions that take vectors or matrices alone, of arrays of other axes."""
 
 
+def _or_before(name: str) -> str:
+    return f"or call `op.{name}` in a plain function, and pass what it gives to the kernel"
+
+
+def _of_the_run(name: str) -> str:
+    return (
+        f"kernels do not have it: call `op.{name}` in a plain function, which the host program"
+        " runs, and pass what it gives to the kernel"
+    )
+
+
 _FORMS_OF_TILES: dict[str, str] = {
     **{old: _same("op", new) for old, new in RENAMED.items()},
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
-    "unique": "how many there are is known to the run alone: in the host program write"
-    " `s = op.sort(x)` and `s[op.concat(([True], s[1:] != s[:-1]))]`",
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
@@ -206,14 +216,15 @@ _FORMS_OF_TILES: dict[str, str] = {
     " `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
-    "nonzero": "how many there are is known to the run alone: in the host program write"
-    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
-    "argwhere": "how many there are is known to the run alone: in the host program write"
-    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
-    "bincount": "write `op.sum(x[:, None] == op.arange(bins)[None, :], axis=0)`; of many bins the"
-    " host program calls `std.histogram.bincount`",
+    **{name: _of_the_run(name) for name in LIBRARY_NAMES},
+    "bincount": "write `op.sum(x[:, None] == op.arange(bins)[None, :], axis=0)`;"
+    f" {_or_before('bincount')}",
     "histogram": "number the bins, `b = op.floor((x - low) / width).to(i32)`, and count them:"
-    " `op.sum(b[:, None] == op.arange(bins)[None, :], axis=0)`",
+    f" `op.sum(b[:, None] == op.arange(bins)[None, :], axis=0)`; {_or_before('histogram')}",
+    "nonzero": "in a kernel choose by the mask, `op.where(x > 0, x, 0.0)`;"
+    f" {_or_before('nonzero')}",
+    "convolve": "add up shifted windows, `y += w[k] * op.window(x, i - k, 64)`;"
+    f" {_or_before('convolve')}",
     "partition": "write `op.sort(x)`",
     "argpartition": "write `op.argsort(x)`, or `values, places = op.topk(x, k)`",
     "lexsort": "write `op.argsort` of the last key, then of what it chose: both keep the order",
@@ -222,10 +233,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "fmod": "write `x % y`, which has the sign of `y`",
     "divmod": "write `a // b` and `a % b`",
     "modf": "write `op.trunc(x)` and `x - op.trunc(x)`",
-    "flatnonzero": "how many there are is known to the run alone: in the host program write"
-    " `op.arange(len(x))[x > 0]`, in a kernel `op.where(x > 0, x, 0.0)`",
-    "extract": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
-    "compress": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
+    "compress": "how many there are is known to the run alone: the host program writes `x[c]`, a"
+    " kernel `op.where(c, x, 0.0)`",
     "select": "write `op.where(c, a, op.where(d, b, otherwise))`",
     "piecewise": "write `op.where(c, a, op.where(d, b, otherwise))`",
     "choose": "write `op.where(k == 0, a, b)`",
@@ -245,7 +254,7 @@ _FORMS_OF_TILES: dict[str, str] = {
     "conj": "there are no complex numbers: write `x`",
     "real": "there are no complex numbers: write `x`",
     "imag": "there are no complex numbers: write `op.zeros_like(x)`",
-    "linalg": "`solve`, `inv`, `det` and decompositions are not there; write `op.norm(x)`,"
+    "linalg": "there are `op.linalg.solve`, `inv` and `det` in the host program, and `op.norm(x)`,"
     " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
 }

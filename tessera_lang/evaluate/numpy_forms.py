@@ -8,8 +8,8 @@ from __future__ import annotations
 _NO_COMPLEX = "there are no complex numbers: keep the real and the imaginary part in two arrays"
 _PLACES = "compare places: `op.arange(n)[:, None] >= op.arange(n)`, and choose with `op.where`"
 _PARTS = "write the parts: `x[0:n]`, `x[n:]`"
-_SETS = ("how many there are is known to the run alone; which elements of `x` are in `v` says"
-         " `op.any(x[:, None] == v[None, :], axis=1)`")  # fmt: skip
+_SETS = ("in the host program write `op.unique`, with `return_index=`, `return_inverse=` and"
+         " `return_counts=`")  # fmt: skip
 _STORES = "store them: `x[mask] = 0.0`, or `x[places] = values`"
 _SIZES = "arrays keep their sizes: join parts by `op.concat((x[0:k], v, x[k:]))`"
 _FILES = 'the host program reads and writes files: `op.load("x.csv")`, `op.save("x.npy", x)`'
@@ -27,10 +27,9 @@ NUMPY_FORMS: dict[str, str] = {
     **_each("tril_indices tril_indices_from triu_indices triu_indices_from diag_indices"
             " diag_indices_from mask_indices", _PLACES),
     **_each("hsplit vsplit dsplit array_split", _PARTS),
-    **_each("union1d intersect1d setdiff1d setxor1d unique_all unique_counts unique_inverse"
-            " unique_values", _SETS),
+    **_each("unique_all unique_counts unique_inverse unique_values", _SETS),
     **_each("place put putmask copyto put_along_axis", _STORES),
-    **_each("append insert delete resize trim_zeros", _SIZES),
+    **_each("insert resize trim_zeros", _SIZES),
     **_each("loadtxt genfromtxt fromfile savetxt savez savez_compressed load save", _FILES),
     **_each("ascontiguousarray asfortranarray asanyarray asarray_chkfinite asmatrix require",
             _COPY),
@@ -43,7 +42,6 @@ NUMPY_FORMS: dict[str, str] = {
     "polyder": "write `op.arange(1, n) * c[1:n]`, of coefficients from the lowest on",
     "polyint": "write `c / op.arange(1, n + 1)`, of coefficients from the lowest on",
     "polymul": "add up the shifted parts, `y[k:k+n] += a[k] * b`, in a loop over `k`",
-    "correlate": "write `op.sum(x[k:k+n] * w)` for each shift `k`",
     "nancumsum": "write `op.cumsum(op.where(op.isnan(x), 0.0, x))`",
     "nancumprod": "write `op.cumprod(op.where(op.isnan(x), 1.0, x))`",
     "nanargmax": "write `op.argmax(op.where(op.isnan(x), -op.inf, x))`",

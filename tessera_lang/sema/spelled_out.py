@@ -60,6 +60,8 @@ _DTYPES = {
     "uint64": "u64", "bool_": "bool",
 }  # fmt: skip
 """Dtypes by NumPy's names, as members of `op`."""
+_OF_LINALG = ("norm", "solve", "inv", "det", "outer", "trace", "matmul", "diagonal", "cross")
+"""Functions of NumPy's `linalg` that `op` has itself."""
 MOST_ROUNDS = 64
 """A loop over so many numbers that are written out is written out itself."""
 _MOST_AXES = 15
@@ -170,7 +172,7 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
 
 def _attribute(e: ast.Attribute, names: _Names) -> ast.Expr:
     of = e.value
-    if isinstance(of, ast.Attribute) and (of.name, e.name) == ("linalg", "norm"):
+    if isinstance(of, ast.Attribute) and of.name == "linalg" and e.name in _OF_LINALG:
         of_op = isinstance(of.value, ast.Name) and of.value.id == "op" and "op" not in names
         return replace(e, value=of.value) if of_op else e
     if not isinstance(e.value, ast.Name) or e.value.id in names:

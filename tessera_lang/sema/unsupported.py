@@ -6,6 +6,7 @@ The generic check of a kernel and the check of an instance say the same words, s
 
 from __future__ import annotations
 
+from tessera_grammar.array_function_names import LIBRARY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import MODULE_MEMBERS
 
@@ -129,7 +130,9 @@ def builtin_problem(name: str, span: Span) -> Diagnostic | None:
     if what is not None:
         return not_built(f"`{name}` ({what})", span)
     if name.startswith("op."):
-        return not_built(f"`{name}` in lanes (tile operations)", span)
+        member = name.removeprefix("op.")
+        helps = (TILE_FORMS[member],) if member in LIBRARY_NAMES else ()
+        return not_built(f"`{name}` in lanes (tile operations)", span, *helps)
     return None
 
 

@@ -167,7 +167,7 @@ def _called(source: str, *arguments: Any) -> Any:
 
 
 MISSING = {
-    "op.hypot(x)": r"`op.hypot\(a, b\)`", "op.where(x > 0.0)": r"x\[mask\]",
+    "op.hypot(x)": r"`op.hypot\(a, b\)`", "op.where(x > 0.0, x)": "it is called so",
     "op.cumsum(x)": r"`op.cumsum\(op.ravel\(x\)\)`", "op.interp(v, v)": "it is called so",
     'op.pad(x, 1, mode="mean")': '"edge", "wrap", "reflect"',
 }  # fmt: skip

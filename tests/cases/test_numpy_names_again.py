@@ -39,7 +39,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 HELPS = {
     "op.bincount(p)": "op.arange(bins)", "op.histogram(x)": "op.floor",
-    "op.searchsorted(x, v)": "v[None, :] < x[:, None]", "op.unique(p)": "the run alone",
+    "op.searchsorted(x, v)": "v[None, :] < x[:, None]", "op.unique(p)": "in a plain function",
     "op.interp(x, v, v)": "fp[k]", "op.cross(x, v)": "op.stack", "op.gradient(x)": "(x[2:]",
     "op.digitize(v, x)": "bins[None, :]", "op.polyval(v, v)": "c[k]",
     "op.take_along_axis(x * 2.0, p, axis=1)": "store it into an array first",

@@ -14,6 +14,7 @@ from tessera_lang.syntax import ast, parse_module
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "stdlib" / "tessera_stdlib").glob("*.tessera"))
 PUBLIC = {
+    "arrays",
     "attention",
     "reduce",
     "conv",

@@ -36,7 +36,7 @@ from tessera_lsp.ide.calls import called
 from tessera_lsp.ide.document import Document, descend
 
 Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant", "snippet"]
-LIMIT = 200
+LIMIT = 300
 _TAIL = re.compile(r"((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)?$")
 _NUMBER = re.compile(r"(?<![\w.])\d[\w.]*$")
 _NEW_NAME = re.compile(r"\b(?:def|as|for|lambda)\s+\w*$")

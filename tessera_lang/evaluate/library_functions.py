@@ -1,0 +1,80 @@
+"""Members of ``op`` that the standard library has as functions of the host program.
+
+Owns which they are and how their arguments are passed on. Must not know what they compute.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tessera_grammar.array_function_names import LIBRARY_NAMES
+
+from tessera_lang.evaluate.arguments import Arguments
+from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.fault import HostFault, with_call
+from tessera_lang.evaluate.lists_of_numbers import as_array
+from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
+from tessera_lang.evaluate.value import HostFunction, Unknown
+from tessera_lang.source import Span
+
+_MODULE = "std.arrays"
+_OF_ARRAYS = frozenset(
+    """union1d intersect1d setdiff1d setxor1d append extract convolve correlate
+solve bincount""".split()
+)
+"""Functions whose second argument is an array too."""
+
+
+def _of_library(name: str) -> Function:
+    def function(host: Host, arguments: Arguments, path: str) -> object:
+        span = arguments.call.span
+        count = 2 if name in _OF_ARRAYS else 1
+        values = tuple([
+            as_array(host, v, span) if i < count else v for i, v in enumerate(arguments.values)
+        ])  # fmt: skip
+        keywords = dict(arguments.keywords)
+        if any(isinstance(v, Unknown) for v in values):
+            return Unknown()
+        own = name
+        if name == "histogram":
+            own, values, keywords = _histogram(host, span, values, keywords)
+        called = host.modules.imported(_MODULE, path, span).values[own]
+        try:
+            return host.call_value(
+                cast("HostFunction", called), Arguments(arguments.call, values, keywords)
+            )
+        except HostFault as inner:
+            text = f"in this call of `op.{name}`"
+            raise HostFault(
+                tuple(with_call(d, span, text) for d in inner.diagnostics)
+            ) from None  # fmt: skip
+
+    return function
+
+
+def _histogram(
+    host: Host, span: Span, values: tuple[object, ...], keywords: dict[str, object]
+) -> tuple[str, tuple[object, ...], dict[str, object]]:
+    """Which function counts: ``bins`` is a number of intervals, or an array of their ends."""
+    if len(values) > 1:
+        first, bins, *rest = values
+        values = (first, as_array(host, bins, span), *rest)
+        ends = values[1]
+    else:
+        ends = as_array(host, keywords.get("bins"), span)
+        keywords = {k: ends if k == "bins" else v for k, v in keywords.items()}
+    own = "histogram_between" if host.world.is_array(ends) else "histogram"
+    return own, values, keywords
+
+
+def _where(host: Host, arguments: Arguments, path: str) -> object:
+    """``op.where(c)`` is ``op.nonzero(c)``, as in NumPy."""
+    alone = len(arguments.values) == 1 and not arguments.keywords
+    function = LIBRARY_FUNCTIONS["op.nonzero"] if alone else ONE_CALL_KERNELS["op.where"]
+    return function(host, arguments, path)
+
+
+LIBRARY_FUNCTIONS: dict[str, Function] = {
+    **{f"op.{name}": _of_library(name) for name in LIBRARY_NAMES}, "op.where": _where,
+}  # fmt: skip
+"""Functions of ``op`` that only the host program has, by full name, and those that it has too."""
