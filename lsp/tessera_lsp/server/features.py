@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 from lsprotocol import types as lsp
 
 from tessera_lang.driver.project import NAME
 from tessera_lsp.ide import tokens
+from tessera_lsp.server.compiling import Compiling, plain
 from tessera_lsp.server.protocol import in_analysis
 from tessera_lsp.server.pull import Pulls
 from tessera_lsp.server.server import TesseraServer, guarded, member
@@ -75,8 +76,34 @@ def make_server() -> TesseraServer:
     # What is told of an edited file is looked up first, and no two checks may mix.
     actions = analysed(answers.actions, lambda: any(k.is_due for k in server.open.values()))
     server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, fixes)(actions)
+    compiling = Compiling(server)
+    server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)(analysed(compiling.lenses))
+    register_commands(server, compiling)
     register_events(server)
     return server
+
+
+def register_commands(server: TesseraServer, compiling: Compiling) -> None:
+    """What can be asked for by name, and as a request of its own."""
+    for name, act in (
+        ("viewIr", compiling.view_ir),
+        ("resources", compiling.resources),
+        ("run", compiling.run),
+        ("test", compiling.test),
+        ("toggleRemarks", compiling.toggle_remarks),
+    ):
+        server.command(f"tessera.{name}")(command(act))
+        server.feature(f"tessera/{name}")(command(act))
+
+
+def command(act: Callable[[dict[str, Any]], Awaitable[object]]) -> Callable[[Any], object]:
+    """A function of its own that takes JSON."""
+
+    async def handler(asked: Any) -> object:
+        given = plain(asked)
+        return await act(cast("dict[str, Any]", given) if isinstance(given, dict) else {})
+
+    return handler
 
 
 def register_events(server: TesseraServer) -> None:
@@ -119,6 +146,8 @@ def register_events(server: TesseraServer) -> None:
 
     @server.feature(lsp.SHUTDOWN)
     def shutdown(params: None) -> None:
+        for tell in server.on_end:
+            tell()
         server.ended_well = True
 
 

@@ -68,6 +68,19 @@ class TesseraProtocol(LanguageServerProtocol):
             return
         super().handle_message(message)
 
+    @lsp_method(lsp.WORKSPACE_EXECUTE_COMMAND)
+    async def lsp_workspace__execute_command(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, params: lsp.ExecuteCommandParams
+    ) -> object:
+        """A command with its one argument; it can be cancelled, which it cannot in the library."""
+        commands = cast("dict[str, Callable[[Any], Any]]", cast("Any", self.fm).commands)
+        act = commands.get(params.command)
+        if act is None:
+            text = f"there is no command {params.command!r}"
+            raise JsonRpcException(text, lsp.ErrorCodes.InvalidParams)
+        arguments = list(params.arguments or ())
+        return await act(arguments[0] if arguments else None)
+
     def _handed_on(self, method: str, params: object) -> Generator[Any, Any, None]:
         features = cast("dict[str, Callable[..., object]]", cast("Any", self.fm).features)
         handler = features.get(method)

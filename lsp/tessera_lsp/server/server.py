@@ -94,6 +94,10 @@ class TesseraServer(LanguageServer):
         self.lints = "on"
         self.pulls: Background | None = None  # where the editor asks for diagnostics itself
         self.faulty: set[str] = set()  # files of settings that have a diagnostic
+        self.remarks = False  # whether remarks and kept guards are told
+        self.on_edit: list[Callable[[str], None]] = []  # of a file, by path
+        self.on_end: list[Callable[[], None]] = []
+        self.on_settings: list[Callable[[object], None]] = []
         self._touches = 0
         self.ended_well = False
 
@@ -209,6 +213,8 @@ class TesseraServer(LanguageServer):
         self.schedule(path)
         self.schedule_importers(path)
         self.touch(known)
+        for tell in self.on_edit:
+            tell(path)
 
     def closed(self, uri: str) -> None:
         path = self.path(uri)
@@ -222,7 +228,10 @@ class TesseraServer(LanguageServer):
 
     def configured(self, settings: object) -> None:
         """Settings of the editor: ``{"lints": "hints"}``, alone or under ``tessera``."""
-        lints = member(member(settings, "tessera") or settings, "lints")
+        own = member(settings, "tessera") or settings
+        for tell in self.on_settings:
+            tell(own)
+        lints = member(own, "lints")
         if lints in LINTS:
             self.lints = str(lints)
         elif lints is not None:
@@ -310,9 +319,10 @@ class TesseraServer(LanguageServer):
         told = checks.get("lints")
         lints = told is not False and self.lints != "off"
         strict, guards = checks.get("strict", False), checks.get("explain-guards", False)
+        guards = guards or self.remarks
         questions = Questions(strict, lints, bool(told) and lints, guards)
         more = guarded(lambda: advice(session, path, questions), ())
-        if checks.get("remarks"):
+        if checks.get("remarks") or self.remarks:
             options = project.options
             target = "cpu" if options.target == "cpu" else "cuda"
             usual = "native" if target == "cpu" else OLDEST.name
