@@ -130,6 +130,28 @@ def test_ten_thousand_edits(encoding: str, part: int) -> None:
         history(1000 * part + seed, SAMPLES, encoding, 10)
 
 
+FOUND: dict[str, tuple[str, ...]] = {
+    "a name that was advised is gone": (
+        "def abc_one(x):\n    return x\n\n\ndef g(x):\n    return abc_on(x)\n",
+        "def abc\n    _one(x):\n    return x\n\n\ndef g(x):\n    return abc_on(x)\n",
+        "def abc_one(x):\n    return x\n\n\ndef g(x):\n    return abc_on(x)\n",
+    ),
+}
+"""Histories that failed, as short as they still did."""
+
+
+@pytest.mark.parametrize("texts", FOUND.values(), ids=FOUND)
+def test_histories_that_failed(texts: tuple[str, ...]) -> None:
+    server = Driven("utf-16")
+    path = str(ROOT / "examples" / "found.tessera")
+    uri = Path(path).as_uri()
+    server.opened(uri, texts[0], 1)
+    for version, text in enumerate(texts, 2):
+        server.changed(uri, [lsp.TextDocumentContentChangeWholeDocument(text)], version)
+        server.check_late(path)
+        assert places(server.pushed[-1].diagnostics) == fresh(path, text, "utf-16")[1]
+
+
 CALLED = """\
 @kernel tile[(32, 32)] shared(8_KiB) grid[(1,)]
 def turned(x: f32[m, n], out: mut f32[n, m]):

@@ -15,7 +15,7 @@ from typing import Any, cast
 from lsprotocol import types as lsp
 
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.arch import ROWS
+from tessera_lang.target.arch import OLDEST, ROWS
 from tessera_lsp.ide import lenses
 from tessera_lsp.ide.document import Document
 from tessera_lsp.server import convert
@@ -23,7 +23,7 @@ from tessera_lsp.server.answers import Answers
 from tessera_lsp.server.children import Children, Stopped, refused
 from tessera_lsp.server.server import TesseraServer, member
 
-USUAL = ("sm_90",)
+USUAL = (OLDEST.name,)
 COMMANDS = ("tessera.viewIr", "tessera.resources", "tessera.run", "tessera.test",
             "tessera.toggleRemarks")  # fmt: skip
 OF_LENS = {"resources": "tessera.resources", "view": "tessera.viewIr", "run": "tessera.run",
