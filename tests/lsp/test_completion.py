@@ -71,6 +71,82 @@ DAMAGED = [
 ]  # fmt: skip
 
 
+TILE_HEAD = """\
+import std.reduce as r
+
+def half(v): return v * 0.5
+
+@op.kernel
+def f[how: str](x: f32[m, n], w: bf16[n, k]):
+    schedule.pipeline_stages(x, 3)
+    s = op.sum(x, axis=1)
+    for t in op.tile_range(m):
+        part = x[t]
+"""
+
+TILE = [
+    ("    y = op.¦", {"sum", "matmul", "softmax", "relu", "tile_range"}, {"x", "acc"}),
+    ("    y = op.re¦", {"relu", "reshape"}, {"x"}),
+    ("    y = op.sum(x, ax¦", {"axis=", "keepdims="}, {"x="}),
+    ("    y = op.sum(¦", {"x=", "s", "part"}, set()),
+    ("    y = op.sum(¦)", {"x=", "s", "part"}, set()),
+    ("    schedule.¦", {"pipeline_stages"}, {"x", "sum"}),
+    ("    schedule.pi¦", {"pipeline_stages"}, {"sum"}),
+    ("    schedule.pipeline_stages(¦", {"x", "w"}, set()),
+    ("    y = x @ ¦", {"w", "x", "s"}, set()),
+    ("    y = x @ w¦", {"w"}, set()),
+    ("    y = x.¦", {"shape", "dtype", "T"}, {"x"}),
+    ("    y = s[¦", {"m", "n", "t"}, set()),
+    ("    y = x[:, ¦", {"k", "m"}, set()),
+    ("    for u in op.¦", {"tile_range"}, {"x"}),
+    ("    for u in op.tile_range(¦", {"m", "n", "step="}, set()),
+    ("    if s > ¦:", {"part", "x"}, set()),
+    ("    return ¦", {"s", "part", "half", "op"}, set()),
+    ("    return half(s) + ¦", {"s", "w"}, set()),
+    ("    return r.¦", {"sum", "mean"}, {"s"}),
+    ("    y = tile.¦", {"mma_sync"}, {"x"}),
+    ("    y = op.cast(x, ¦", {"f16", "bf16", "dtype="}, set()),
+    ("@op.¦", {"kernel"}, {"x"}),
+]  # fmt: skip
+"""In tile kernels, whole lines and broken ones."""
+
+WHOLE = [
+    ("    acc = ¦acc", {"acc", "x"}, set()),
+    ("    tbar¦", {"tbarrier"}, set()),
+    ("    y = atomic_¦", {"atomic_add", "atomic_max"}, set()),
+    ("    return\n\nz = op.¦", {"zeros", "load", "save"}, {"acc"}),
+    ("    return\n\nz = f¦", {"f", "f32"}, {"acc"}),
+]  # fmt: skip
+"""Lines that parse."""
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), TILE, ids=[d[0] for d in TILE])
+def test_tile_level(line: str, there: set[str], absent: set[str]) -> None:
+    found = completions(*marked(TILE_HEAD + line + TAIL))
+    labels = [c.label for c in found]
+    assert there <= set(labels)
+    assert not absent & set(labels)
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), WHOLE, ids=[d[0] for d in WHOLE])
+def test_whole_lines(line: str, there: set[str], absent: set[str]) -> None:
+    labels = {c.label for c in completions(*marked(HEAD + line + TAIL))}
+    assert there <= labels and not absent & labels
+
+
+def test_there_are_sixty_cases() -> None:
+    """20 on lines that do not parse, 20 at the tile level."""
+    damaged = [d for d in (*DAMAGED, *TILE) if is_damaged(d[0])]
+    assert len(DAMAGED) + len(TILE) + len(WHOLE) >= 60
+    assert len(damaged) >= 20 and len(TILE) >= 20
+
+
+def is_damaged(line: str) -> bool:
+    session = Session()
+    session.set_text("<d>", (HEAD + line + TAIL).replace("¦", ""))
+    return any(d.code.startswith("T00") for d in session.parsed("<d>").diagnostics)
+
+
 @pytest.mark.parametrize(("line", "there", "absent"), DAMAGED, ids=[d[0] for d in DAMAGED])
 def test_damaged_lines(line: str, there: set[str], absent: set[str]) -> None:
     found = completions(*marked(HEAD + line + TAIL))

@@ -11,6 +11,7 @@ from tessera_lsp.ide.calls import called
 
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.printer import print_program
+from tessera_lang.target.backend import TargetOptions
 from tests.lsp.marked import marked
 from tests.lsp.raw import Raw
 from tests.lsp.test_edits import applied
@@ -189,6 +190,18 @@ def test_a_renamed_program_is_the_same(
     after = applied(TEXT, edit["changes"][user])
     assert after != TEXT and list(edit["changes"]) == [user]
     assert tile_ir(user, after).replace(new, old) == tile_ir(user, TEXT)
+    assert ptx(user, after) == ptx(user, TEXT)
+
+
+def ptx(uri: str, text: str) -> str:
+    """The PTX of the kernel `scale` of a text."""
+    path = uri.removeprefix("file://")
+    session = Session()
+    session.set_text(path, text)
+    session.check(path)
+    signature = next(s for f, s, _, _ in session.instances_of(path, path) if f.name == "scale")
+    made = session.compile_kernel(path, "scale", signature, TargetOptions("cuda", "sm_90"))
+    return made.texts["ptx"]
 
 
 def tile_ir(uri: str, text: str) -> str:

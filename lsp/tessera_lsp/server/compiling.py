@@ -58,7 +58,7 @@ class Compiling(Answers):
         server.on_end.append(lambda: self.children.stop_all("the server ends"))
 
     def configured(self, settings: object) -> None:
-        """``{"archs": ["sm_90"], "run": true}``."""
+        """``{"archs": [ARCH, ...], "run": true}``."""
         archs = member(settings, "archs")
         if isinstance(archs, list):
             named = map(str, cast("list[object]", archs))
