@@ -36,21 +36,33 @@ def _string(quote: str, triple: bool) -> dict[str, Any]:
     end = marks if triple else rf"{quote}|(?=$)"
     return {
         "name": name,
-        "begin": rf"(?:\b[rR])?{marks}",
+        "begin": marks,
         "end": end,
         "patterns": [_match("constant.character.escape", r"\\(?:x[0-9a-fA-F]{2}|.)")],
     }
 
 
+def _raw(rule: dict[str, Any], prefix: str, marks: str) -> dict[str, Any]:
+    """The same string, in which a backslash is a character; it still keeps a quote from ending
+    it."""
+    escape = {"match": r"\\."}
+    patterns = [escape if p.get("match", "").startswith(r"\\") else p for p in rule["patterns"]]
+    return {**rule, "begin": rf"\b(?i:{prefix}){marks}", "patterns": patterns}
+
+
 def _format_string(quote: str, triple: bool) -> dict[str, Any]:
     rule = _string(quote, triple)
     marks = quote * 3 if triple else quote
-    rule["begin"] = rf"\b(?i:fr?|rf){marks}"
+    rule["begin"] = rf"\b(?i:f){marks}"
     field: dict[str, Any] = {
         "name": "meta.interpolation.tessera",
         "begin": r"\{",
         "end": r"\}",
-        "patterns": _include("expression"),
+        "patterns": [
+            _include("bracket")[0],
+            _match("constant.other.format-specifier", r"(?<!:):(?!:)[^{}:\n]*(?=\})"),
+            *_include("expression"),
+        ],
     }
     rule["patterns"] = [_match("constant.character.escape", r"\{\{|\}\}"), *rule["patterns"], field]
     return rule
@@ -58,8 +70,12 @@ def _format_string(quote: str, triple: bool) -> dict[str, Any]:
 
 def _strings() -> list[dict[str, Any]]:
     forms = [('"', True), ("'", True), ('"', False), ("'", False)]
+    plain = [_string(quote, triple) for quote, triple in forms]
     formatted = [_format_string(quote, triple) for quote, triple in forms]
-    return [*formatted, *(_string(quote, triple) for quote, triple in forms)]
+    marks = [quote * 3 if triple else quote for quote, triple in forms]
+    raw = [_raw(rule, "fr|rf", m) for rule, m in zip(formatted, marks, strict=True)]
+    raw += [_raw(rule, "r", m) for rule, m in zip(plain, marks, strict=True)]
+    return [*raw, *formatted, *plain]
 
 
 def _control_words() -> list[str]:
@@ -78,6 +94,7 @@ def _decorator() -> dict[str, Any]:
         "end": r"$",
         "patterns": [
             _match("storage.modifier", rf"{_words(list(_CLAUSE_WORDS))}(?=\s*[\[(])"),
+            *_include("bracket"),
             *_include("expression"),
         ],
     }
@@ -137,6 +154,11 @@ def _operator_rules() -> list[dict[str, Any]]:
 def _repository() -> dict[str, Any]:
     order = ("comment", "string", "number", "word", "name", "operator")
     return {
+        "bracket": {
+            "begin": r"[\[({]",
+            "end": r"[\])}]",
+            "patterns": _include("bracket", "expression"),
+        },
         "comment": {"patterns": [_match("comment.line.number-sign", r"#.*$")]},
         "decorator": _decorator(),
         "function": _function(),

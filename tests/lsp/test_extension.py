@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from tessera_grammar.keywords import KEYWORDS
 from tessera_grammar.textmate import textmate_grammar
+from tessera_lsp.server.compiling import COMMANDS
+
+from tessera_lang.driver.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = ROOT / "vscode-extension"
@@ -50,9 +53,13 @@ def test_a_folder_cannot_choose_what_is_run() -> None:
     for name in ("tessera.server.path", "tessera.server.arguments"):
         assert settings[name]["scope"] == "machine"
         assert name in untrusted["restrictedConfigurations"]
-    source = (EXTENSION / "src" / "extension.ts").read_text()
-    assert "vscode.workspace.isTrusted" in source
-    assert ".get(" not in source and "workspaceValue" not in source
+    sources = {p.stem: p.read_text() for p in (EXTENSION / "src").glob("*.ts")}
+    assert "vscode.workspace.isTrusted" in sources["extension"]
+    assert not [n for n, s in sources.items() if "workspaceValue" in s]
+    assert [n for n, s in sources.items() if "getConfiguration" in s] == ["extension"]
+    assert ".get(" not in sources["extension"]
+    # What lies in the folder is run only after the user was asked.
+    assert sources["server"].count('".venv"') == 1 and "showInformationMessage" in sources["server"]
 
 
 def test_the_manifest() -> None:
@@ -69,6 +76,26 @@ def test_the_manifest() -> None:
     found_in = re.match(matcher["regexp"], line)
     assert found_in is not None
     assert found_in[matcher["line"]] == "5" and found_in[matcher["code"]] == "T0101"
+
+
+def test_every_command_that_the_server_has_is_in_the_palette() -> None:
+    """And no other of these; their results are shown by the extension."""
+    own = {c["command"] for c in package()["contributes"]["commands"]}
+    assert own == {*COMMANDS, "tessera.restartServer", "tessera.showOutput"}
+    source = (EXTENSION / "src" / "extension.ts").read_text()
+    assert all(f'"{name}"' in source for name in COMMANDS if name != "tessera.resources")
+
+
+def test_the_walkthrough() -> None:
+    """Its files are there, and its program is right."""
+    (walk,) = package()["contributes"]["walkthroughs"]
+    for step in walk["steps"]:
+        assert (EXTENSION / step["media"]["markdown"]).is_file()
+    text = (EXTENSION / "walkthrough" / "write.md").read_text()
+    (program,) = re.findall(r"```tessera\n(.*?)```", text, re.S)
+    session = Session()
+    session.set_text("<w>", program)
+    assert session.check("<w>") == ()
 
 
 def test_no_committed_file_names_a_registry() -> None:
@@ -97,6 +124,7 @@ def test_the_package(tmp_path: Path) -> None:
         "extension/dist/extension.js", "extension/language-configuration.json",
         "extension/package.json", "extension/readme.md",
         "extension/syntaxes/tessera.tmLanguage.json",
+        *(f"extension/walkthrough/{n}.md" for n in ("look", "mend", "server", "write")),
     }  # fmt: skip
     assert manifest["version"] == package()["version"]
     assert "sourceMappingURL" not in bundle
