@@ -11,6 +11,7 @@ from tessera_lang.sema.expression_text import is_simple, source_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range
+from tessera_lang.types.type import Scalar, Tensor, Tile
 
 Advice = tuple[tuple[str, ...], tuple[Fix, ...]]
 
@@ -48,6 +49,12 @@ def convert_operand(c: Context, e: ast.Expr, own: DType, dtype: DType) -> Advice
     is written out, and what comes out is converted back.
     """
     statement = c.places.get(e)
+    parts = _operands(c, e, own) if own.is_integer else []
+    if statement is None and parts:
+        text = _with_casts(e, parts, dtype)
+        edits = tuple(edit for x in parts for edit in cast_fix(x, dtype).edits)
+        fix = Fix(f"convert with `{dtype}(...)`", edits, "unsafe")
+        return (f"convert before `{own}` would wrap: `{text}`",), (fix,)
     if statement is None:
         return (f"convert the other operand first: `{dtype}({source_of(e)})`",), (
             cast_fix(e, dtype),
@@ -65,3 +72,38 @@ def convert_operand(c: Context, e: ast.Expr, own: DType, dtype: DType) -> Advice
     left = f"= {own}({dtype}({place}) {statement.operator}{before}"
     edits = (Edit(statement.operator_span, left), Edit(end, after))
     return helps, (Fix("write the assignment out, with conversions", edits, "unsafe"),)
+
+
+def _operands(c: Context, e: ast.Expr, own: DType) -> list[ast.Expr]:
+    """What arithmetic of type ``own`` is made of, which would wrap before its result is converted:
+    elements and parameters, from which variables that begin with a literal have their type; of
+    variables alone all of them."""
+    if not isinstance(e, ast.Binary) or e.operator not in ("+", "-", "*"):
+        return []
+    found: list[ast.Expr] = []
+    for x in (e.left, e.right):
+        inner = _operands(c, x, own)
+        if inner:
+            found += inner
+        elif c.try_value(x) is None and _dtype(c, x) == own:
+            found.append(x)
+    names = {p.name for p in c.declaration.parameters}
+    given = [x for x in found if not isinstance(x, ast.Name) or x.id in names]
+    return given or found
+
+
+def _dtype(c: Context, e: ast.Expr) -> DType | None:
+    term = c.infer(e)
+    return term.dtype if isinstance(term, Scalar | Tile | Tensor) else None
+
+
+def _with_casts(e: ast.Expr, parts: list[ast.Expr], dtype: DType) -> str:
+    if e in parts:
+        return f"{dtype}({source_of(e)})"
+    if not isinstance(e, ast.Binary):
+        return source_of(e)
+    sides = [
+        f"({text})" if isinstance(x, ast.Binary) else text
+        for x in (e.left, e.right) for text in (_with_casts(x, parts, dtype),)
+    ]  # fmt: skip
+    return f" {e.operator} ".join(sides)

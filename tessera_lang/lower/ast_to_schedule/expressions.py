@@ -118,7 +118,7 @@ def _node(s: State, e: ast.Expr) -> Node:
             return _conditional(s, e)
         case ast.Subscript() if _is_one_of_several(e, s):
             return _one_of_several(s, e)
-        case ast.Subscript() if e in s.typed.expanded:
+        case ast.Subscript() | ast.TupleExpr() | ast.ListExpr() if e in s.typed.expanded:
             return builtin_calls.expanded(s, e)
         case ast.Subscript():
             return subscripts.subscript(s, e)

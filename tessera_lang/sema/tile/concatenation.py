@@ -78,7 +78,7 @@ def _of_numbers(c: TileContext, bound: Bound) -> bool:
     if not isinstance(given, (ast.TupleExpr, ast.ListExpr)) or not given.items:
         return False
     first = axis is None or (isinstance(axis, ast.IntLit) and axis.value == 0)
-    terms = [c.infer(x) for x in given.items]
+    terms = [_part(c, x) for x in given.items]
     return first and all(isinstance(t, (Scalar, Weak, Open)) for t in terms)
 
 
@@ -92,7 +92,7 @@ def _parts(
         c.infer(given)
         return c.report("T0207", f"`{name}` takes several tiles in brackets", given.span,
                         helps=(f"write `{name}((a, b), axis=0)`",))  # fmt: skip
-    parts = [value_of_operand(c, Operand(x, c.infer(x))) for x in given.items]
+    parts = [value_of_operand(c, Operand(x, _part(c, x))) for x in given.items]
     tiles: list[Tile] = []
     for o in parts:
         if not isinstance(o.term, Tile):
@@ -112,6 +112,24 @@ def _parts(
     for o, t in zip(parts, tiles, strict=True):
         convert_operand(c, o, Mixed(dtype, wide, t.axes))
     return [replace(t, dtype=dtype, wide=wide) for t in tiles], axis or 0
+
+
+def _part(c: TileContext, e: ast.Expr) -> Term:
+    """The type of a part; a list of numbers is an array."""
+    numbers: dict[str, ast.Expr] = {}
+
+    def text(x: ast.Expr) -> str:
+        if isinstance(x, (ast.TupleExpr, ast.ListExpr)):
+            return f"[{', '.join(text(i) for i in x.items)}]"
+        name = f"number{len(numbers)}"
+        numbers[name] = x
+        return name
+
+    if not isinstance(e, (ast.TupleExpr, ast.ListExpr)) or not e.items:
+        return c.infer(e)
+    term = expand(c, e, f"op.array({text(e)})", numbers)
+    c.note(e, term)
+    return term
 
 
 def _with_common_room(tiles: list[Tile], along: int | None) -> list[Tile]:

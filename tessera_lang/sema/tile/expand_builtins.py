@@ -72,7 +72,11 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
 def _rank(c: TileContext, e: ast.Expr) -> int | None:
     """The axes of an argument, or of the first of several; None: not known yet."""
     if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
-        return _rank(c, e.items[0]) if e.items else 1
+        first = e.items[0] if e.items else None
+        if isinstance(first, (ast.TupleExpr, ast.ListExpr)):  # a list of numbers is an array
+            rank = _rank(c, first)
+            return None if rank is None else rank + 1
+        return 1 if first is None else _rank(c, first)
     match c.infer(e):
         case Tile(axes=axes):
             return len(axes)

@@ -13,6 +13,7 @@ from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.record import replace
 from tessera_lang.sema import expressions as lanes
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import DTYPE, MODULE
@@ -98,6 +99,8 @@ _REFUSED: dict[type, tuple[str, str]] = {
 
 def _refused(c: TileContext, e: ast.Expr) -> Term:
     what, instead = _REFUSED[type(e)]
+    if isinstance(e, ast.ListExpr) and e.items:
+        instead = f"of numbers write `op.array({source_of(e)})`"
     return c.report("T0118", f"{what} cannot stand in a tile kernel", e.span, helps=(instead,))
 
 

@@ -17,11 +17,13 @@ from tessera_lang.sema.tile.context import Bounds, TileContext
 from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, INDEX, DType, integer_range
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, DType, integer_range
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
 
 MOST_DEPTH = 24
+_TALLIES = (I32, I64)
+"""What counts may be beside ``index``: sums of bools, and floats that were cast to an integer."""
 MOST_VALUES = 8
 """Of a variable that takes more values nothing is said: the values may be made of each other, and
 each comparison of bounds goes through all that they are made of."""
@@ -78,7 +80,7 @@ def learn_bounds(c: TileContext, target: ast.Name, value: ast.Expr | None, term:
     found: dict[bool, Bounds | None] = {True: None, False: None}
     if value is not None and (isinstance(term, Weak) or _is_index(term)):
         found = {data: bounds_of(c, value, data=data) for data in found}
-    elif value is not None and isinstance(term, (Scalar, Tile)) and term.dtype == I32:
+    elif value is not None and isinstance(term, (Scalar, Tile)) and term.dtype in _TALLIES:
         found[False] = bounds_of(c, value, data=False)
     _learn(c, target, found)
 
@@ -125,7 +127,7 @@ def bounds_of(
         return bounds_of(c, c.kernel.stands[e], depth - 1, data=data)
     term = c.terms.get(e)
     if isinstance(term, (Scalar, Tile, Tensor)) and term.dtype != INDEX:
-        if term.dtype == I32 and not isinstance(term, Tensor):
+        if term.dtype in _TALLIES and not isinstance(term, Tensor):
             found = _of_tally(c, e, depth - 1)
             if found is not None or not data:
                 return found
@@ -140,11 +142,11 @@ def bounds_of(
 
 
 def _of_tally(c: TileContext, e: ast.Expr, depth: int) -> Bounds | None:
-    """Bounds of sums of bools, which are counts though they are i32, of floats that were cast,
+    """Bounds of sums of bools, which are counts though they are numbers, of floats that were cast,
     which floats hold again, and of what is made of them."""
     match e:
         case ast.Call() if _is_cast_float(c, e):
-            return integer_range(I32)
+            return integer_range(INDEX)
         case ast.Name():
             return c.bounds.get((e.id, False))
         case ast.Call():
@@ -158,7 +160,7 @@ def _is_cast_float(c: TileContext, e: ast.Call) -> bool:
     symbol = named_symbol(c, e.function)
     if isinstance(e.function, ast.Attribute) and e.function.name == "to":
         x: ast.Expr | None = e.function.value
-    elif symbol in (Builtin("i32"), Builtin("op.cast"), Builtin("op.astype")):
+    elif symbol in (Builtin("i32"), Builtin("i64"), Builtin("op.cast"), Builtin("op.astype")):
         x = e.arguments[0] if e.arguments else None
     else:
         return False
@@ -172,15 +174,17 @@ def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bound
         case ast.Binary(operator="+" | "-" | "*" | "//" | "%" as operator):
             a, b = bounds(e.left), bounds(e.right)
             return None if b is None else _computed(c, operator, a, b)
+        case ast.Binary(operator="&" | "|" | "^" | "<<" | ">>" as operator):
+            return _of_bits(c, operator, bounds(e.left), bounds(e.right))
         case ast.Binary(operator="**"):
             a, n = bounds(e.left), c.try_value(e.right)
             found = a
             for _ in range(n - 1 if isinstance(n, int) and 1 <= n <= 8 else 0):
                 found = None if a is None or found is None else _computed(c, "*", found, a)
             return found if isinstance(n, int) and 1 <= n <= 8 else None
-        case ast.Unary(operator="-"):
-            a = bounds(e.operand)
-            return None if a is None else _computed(c, "-", (0, 0), a)
+        case ast.Unary(operator="-" | "~" as operator):
+            a, least = bounds(e.operand), 0 if operator == "-" else -1
+            return None if a is None else _computed(c, "-", (least, least), a)
         case ast.Conditional():
             return _either(c, [bounds(x) for x in (e.then, e.orelse)])
         case ast.Subscript() if isinstance(c.terms.get(e.value), Tile):
@@ -338,6 +342,31 @@ def _computed(c: TileContext, operator: str, a: Bounds | None, b: Bounds) -> Bou
             return 0, a[1]
         case _:
             return None
+
+
+def _of_bits(c: TileContext, operator: str, a: Bounds | None, b: Bounds | None) -> Bounds | None:
+    """Bounds of bits: of numbers that are not negative, but for one side of `&`."""
+    facts = c.kernel.facts
+    sides = [x for x in (a, b) if x is not None and facts.not_negative(x[0])]
+    if operator == "&":
+        return (0, _least_of(c, [x[1] for x in sides])) if sides else None
+    if a is None or b is None or b not in sides:
+        return None
+    if operator == "<<":
+        most = facts.value(b[1])
+        return None if most is None or most > 62 else _computed(c, "*", a, (1, 1 << most))
+    if operator == ">>" and a not in sides:
+        return _either(c, [a, (0, 0)])
+    if a not in sides:
+        return None
+    return 0, a[1] if operator == ">>" else DimOp("+", a[1], b[1])
+
+
+def _least_of(c: TileContext, dims: list[Dim]) -> Dim:
+    found = dims[0]
+    for dim in dims[1:]:
+        found = _extreme(c, "min", found, dim)
+    return found
 
 
 def _either(c: TileContext, found: list[Bounds | None], which: str = "") -> Bounds | None:

@@ -17,7 +17,7 @@ from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, I32, I64, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -200,7 +200,7 @@ def counts_as_floats(c: TileContext, operands: list[Operand]) -> list[Operand]:
     does."""
     typed = [o.term.dtype for o in operands if isinstance(o.term, (Scalar, Tile))]
     floats = [d for d in typed if d.is_float]
-    if not {INDEX, I32}.intersection(typed) or not (
+    if not {INDEX, I32, I64}.intersection(typed) or not (
         floats or any(_is_float_literal(o.term) for o in operands)
     ):
         return operands
@@ -209,7 +209,11 @@ def counts_as_floats(c: TileContext, operands: list[Operand]) -> list[Operand]:
 
 def counted_as_float(c: TileContext, o: Operand) -> Term:
     """A tile of counts as one of floats of open dtype; anything else as it is."""
-    if not isinstance(o.term, Tile) or o.term.dtype not in (INDEX, I32) or not is_count(c, o.e):
+    if (
+        not isinstance(o.term, Tile)
+        or o.term.dtype not in (INDEX, I32, I64)
+        or not is_count(c, o.e)
+    ):
         return o.term
     made, wide = open_dtype(c, o.e, F32, literal=True)
     return replace(o.term, dtype=made, wide=wide)
