@@ -318,3 +318,21 @@ def _filled(operation: Operation, row: Operator, texts: list[str]) -> str:
     else:
         words.update(zip(row.operands, texts, strict=True))
     return row.source.format(**words)
+
+
+def in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
+    """Each behind those whose results it needs."""
+    makers = {v: k for k in kernels for v in k.results}
+    done: dict[int, GraphKernel] = {}
+
+    def visit(kernel: GraphKernel) -> None:
+        if id(kernel) in done:
+            return
+        for v in kernel.arguments:
+            if isinstance(v, Value) and v in makers:
+                visit(makers[v])
+        done[id(kernel)] = kernel
+
+    for kernel in reversed(kernels):
+        visit(kernel)
+    return tuple(done.values())

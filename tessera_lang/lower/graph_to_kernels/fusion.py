@@ -17,6 +17,7 @@ from tessera_lang.ir.graph.regions import function_of
 from tessera_lang.lower.graph_to_kernels.clusters import (
     GraphKernel,
     Planned,
+    in_order,
     single_kernel,
     uses_of,
 )
@@ -130,7 +131,7 @@ class _Planner:
             self.needed.update(
                 v for v in kernel.arguments if isinstance(v, Value) and v in self.order
             )
-        return Plan(_in_order(self._with_merged_rows()), tuple(self.refusals))
+        return Plan(in_order(self._with_merged_rows()), tuple(self.refusals))
 
     def _call(self, value: Value) -> GraphKernel | None:
         """The call of a kernel of the program, or the control flow, that gives a value; None for
@@ -157,6 +158,7 @@ class _Planner:
             loop = self._written({value: first})
             if not loop.kernel.products:
                 return None
+            self._check_order(value, first, loop.kernel)
             self._check_cost(loop.kernel)
         except NotFused as refused:
             self.refusals.append(Refusal(first.result, str(refused)))
@@ -332,6 +334,27 @@ class _Planner:
             else ONE if n == 1 else Window("", f"b{next(count)}")
             for i, n in enumerate(sizes)
         )  # fmt: skip
+
+    def _check_order(self, value: Value, first: Operation, kernel: StreamKernel) -> None:
+        """What follows a reduction may need results of the loop that computes it, made to others:
+        the loop would run before those, and again behind them, so that it stores its own. Raises
+        NotFused."""
+        running = {v for v, _ in kernel.running}
+        if value is first.result or not running & self._ancestors(kernel.arguments):
+            return
+        if running & self._ancestors(self._written({first.result: first}).kernel.arguments):
+            return
+        again = sum(
+            sum(parts.values()) / OPERATIONS_OF_A_BYTE[max(2, product.tensor_type.dtype.bytes)]
+            for product, parts in kernel.products.items()
+        )
+        size = 2.0 * math.prod(sizes_of(first.result)) * first.result.tensor_type.dtype.bytes
+        if again > size:
+            self.needed.add(first.result)
+            raise NotFused(
+                "what follows it needs other results of the same loop, which would run twice: again"
+                f" would take as long as {_bytes(again)} of memory, and saves {_bytes(size)}"
+            )
 
     def _check_cost(self, kernel: StreamKernel) -> None:
         """A loop computes again what other kernels compute or need in memory; it saves that the
@@ -560,22 +583,4 @@ def _tile(first: Operation) -> tuple[int, int, int]:
 
 
 def _bytes(count: float) -> str:
-    return f"{count / 1e6:.1f} MB"
-
-
-def _in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
-    """Each behind those whose results it needs."""
-    makers = {v: k for k in kernels for v in k.results}
-    done: dict[int, GraphKernel] = {}
-
-    def visit(kernel: GraphKernel) -> None:
-        if id(kernel) in done:
-            return
-        for v in kernel.arguments:
-            if isinstance(v, Value) and v in makers:
-                visit(makers[v])
-        done[id(kernel)] = kernel
-
-    for kernel in reversed(kernels):
-        visit(kernel)
-    return tuple(done.values())
+    return f"{count / 1e6:.3g} MB"

@@ -5,8 +5,13 @@ Owns how a tile is spelt beside others. Must not know what is computed.
 
 from __future__ import annotations
 
-from tessera_lang.lower.graph_to_kernels.terms import NotFused
-from tessera_lang.lower.graph_to_kernels.windows import Windows, labels_of
+from collections.abc import Callable
+from typing import cast
+
+from tessera_lang.evaluate.arithmetic import round_float
+from tessera_lang.ir.core import Operation
+from tessera_lang.lower.graph_to_kernels.terms import NotFused, Term
+from tessera_lang.lower.graph_to_kernels.windows import Windows, labels_of, sizes_of
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import F32, DType
 
@@ -19,6 +24,18 @@ class Part:
     text: str
     labels: tuple[str, ...]
     dtype: DType
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A reduction that the loop computes: the variable it is in, the terms of the axis that stand
+    behind the loop. ``scaled``: what it is before the end is relative to a running divisor."""
+
+    name: str
+    labels: tuple[str, ...]
+    dtype: DType
+    pulled: tuple[Term, ...]
+    scaled: bool = False
 
 
 def wide_of(dtype: DType) -> DType:
@@ -46,3 +63,27 @@ def aligned(part: Part, labels: tuple[str, ...]) -> str:
         return part.text
     at = ", ".join(":" if x in part.labels else "None" for x in labels)
     return f"{part.text}[{at}]"
+
+
+def number_part(operation: Operation) -> Part:
+    """The number that all elements of a value are."""
+    dtype = operation.result.tensor_type.dtype
+    value = cast("float", operation.attributes["value"])
+    if not dtype.is_float:
+        return Part(str(value) if dtype.bits == 1 else f"{dtype}({value})", (), dtype)
+    return Part(number_text(round_float(float(value), dtype), wide_of(dtype)), (), wide_of(dtype))
+
+
+def places_part(operation: Operation, windows: Windows, size: Callable[[int], str]) -> Part:
+    """The places along an axis; ``size``: how sizes are spelt."""
+    (window,) = windows
+    dtype = operation.result.tensor_type.dtype
+    if not window.label:
+        text = f"{dtype}({window.index})"
+    elif window.capacity:
+        start = window.index.split(":")[0]
+        text = f"({start} + op.arange({window.capacity}))"
+        text = text if dtype.name in ("i32", "i64") else f"{text}.to({dtype})"
+    else:
+        text = f"op.arange({size(sizes_of(operation.result)[0])})"  # has its room
+    return Part(text, labels_of(windows), dtype)

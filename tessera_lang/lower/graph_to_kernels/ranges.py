@@ -28,7 +28,7 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     whole,
 )
 
-_FACTOR = 2**24
+FACTOR = 2**24
 """The part of the range of f32 (2**127) that a factor may take: as much as a sum of as many."""
 _ALL = (-math.inf, math.inf)
 _EXTREMES = {"graph.reduce_max": -1, "graph.reduce_min": 1}
@@ -104,7 +104,7 @@ class Ranges:
 
     def outside(self, factors: Sequence[Term]) -> tuple[Term, ...]:
         """The factors whose product is 0 or near enough to 1, whatever of them is there."""
-        room, found = float(_FACTOR), list[Term]()
+        room, found = float(FACTOR), list[Term]()
         for factor in factors:
             low, high = self._magnitude(*factor[:2])
             if not 0.0 < low <= high < math.inf:
@@ -120,8 +120,8 @@ class Ranges:
         one are no larger than what stands outside of a sum."""
         large = 0
         for value, windows, power in factors:
-            low, high = _absolute(self.interval(value, windows))
-            large += (high > _FACTOR) if power > 0 else (low < 1.0 / _FACTOR)
+            low, high = absolute(self.interval(value, windows))
+            large += (high > FACTOR) if power > 0 else (low < 1.0 / FACTOR)
         return large <= 1 and all(power > 0 for _, _, power in factors)
 
     def _magnitude(self, value: Value, windows: Windows) -> Interval:
@@ -134,7 +134,7 @@ class Ranges:
                 return self._magnitude(operation.operands[0], inner or windows)
             if operation.name == "graph.where" and self._is_zero(operation.operands[1]):
                 return self._magnitude(operation.operands[2], windows)
-        return _absolute(self.interval(value, windows))
+        return absolute(self.interval(value, windows))
 
     def interval(self, value: Value, windows: Windows) -> Interval:
         """Between which numbers the elements of a value are, but for NaN."""
@@ -219,7 +219,7 @@ def _quotient(a: Interval, b: Interval) -> Interval:
     return _product(a, (1.0 / b[1], 1.0 / b[0]))
 
 
-def _absolute(a: Interval) -> Interval:
+def absolute(a: Interval) -> Interval:
     low, high = sorted((abs(a[0]), abs(a[1])))
     return (0.0 if a[0] < 0.0 < a[1] else low), high
 
@@ -231,7 +231,7 @@ _BOUNDED: dict[str, Interval] = {
 _RULES: dict[str, Callable[[list[Interval]], Interval]] = {
     "cast": lambda a: a[0],
     "neg": lambda a: (-a[0][1], -a[0][0]),
-    "abs": lambda a: _absolute(a[0]),
+    "abs": lambda a: absolute(a[0]),
     "exp": lambda a: (math.exp(a[0][0]), math.exp(a[0][1])),
     "sqrt": lambda a: (math.sqrt(a[0][0]), math.sqrt(a[0][1])),
     "rsqrt": lambda a: (1.0 / math.sqrt(a[0][1]), 1.0 / math.sqrt(a[0][0])),

@@ -13,20 +13,23 @@ Owns the text of such a kernel. Must not know which values are fused, nor why.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Literal, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from tessera_lang.evaluate.arithmetic import round_float
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import operator_of
 from tessera_lang.lower.graph_to_kernels.parts import (
     Part,
+    Running,
     aligned,
+    number_part,
     number_text,
+    places_part,
     turned,
     wide_of,
 )
 from tessera_lang.lower.graph_to_kernels.ranges import Ranges, inner_windows
+from tessera_lang.lower.graph_to_kernels.scales import follow, rest_of, step_of, within
 from tessera_lang.lower.graph_to_kernels.terms import Atoms, CutError, NotFused, Term, Terms
 from tessera_lang.lower.graph_to_kernels.windows import (
     COLUMNS,
@@ -55,17 +58,6 @@ _LARGEST = "3.0e38"
 _NO_SPLIT = "what it stands in is neither a factor of the terms nor in the exponent of `exp`"
 _NO_BOUND = "in the exponent of `exp` it is not the greatest of all the rest so far"
 _OUT_OF_RANGE = "the sum without it as a factor may leave the range of floats"
-
-
-@dataclass(slots=True, eq=False)
-class Running:
-    """A reduction that the loop computes: the variable it is in, the terms of the axis that stand
-    behind the loop."""
-
-    name: str
-    labels: tuple[str, ...]
-    dtype: DType
-    pulled: tuple[Term, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -127,12 +119,12 @@ class StreamKernel:
         if operation is None or value in self.terms.leaves:
             return self._read(value, windows)
         if operation.name == "graph.full":
-            return self._number(operation)
+            return number_part(operation)
         inner = moved(operation, windows)
         if inner is not None:
             return self.part(operation.operands[0], inner, phase)
         if operation.name == "graph.arange":
-            return self._places(operation, windows)
+            return places_part(operation, windows, self.size)
         if self.terms.reduces(value, windows):
             return self._result(value, windows, phase)
         if self.terms.held and operation.name == "graph.softmax":
@@ -158,28 +150,6 @@ class StreamKernel:
         if value in self.numbers:
             text = name
         return turned(text, windows, dtype)
-
-    def _number(self, operation: Operation) -> Part:
-        dtype = operation.result.tensor_type.dtype
-        value = cast("float", operation.attributes["value"])
-        if not dtype.is_float:
-            return Part(str(value) if dtype.bits == 1 else f"{dtype}({value})", (), dtype)
-        return Part(
-            number_text(round_float(float(value), dtype), wide_of(dtype)), (), wide_of(dtype)
-        )
-
-    def _places(self, operation: Operation, windows: Windows) -> Part:
-        (window,) = windows
-        dtype = operation.result.tensor_type.dtype
-        if not window.label:
-            text = f"{dtype}({window.index})"
-        elif window.capacity:
-            start = window.index.split(":")[0]
-            text = f"({start} + op.arange({window.capacity}))"
-            text = text if dtype.name in ("i32", "i64") else f"{text}.to({dtype})"
-        else:
-            text = f"op.arange({self.size(sizes_of(operation.result)[0])})"  # has its room
-        return Part(text, labels_of(windows), dtype)
 
     def wide(self, part: Part) -> Part:
         """A part in the dtype of arithmetic."""
@@ -238,7 +208,7 @@ class StreamKernel:
     def _factor(self, value: Value, windows: Windows, phase: Phase) -> Part:
         """A factor of a product, in its own dtype."""
         if value not in self.terms.large:
-            value, windows = self._in_memory(value, windows)
+            value, windows = self.terms.in_memory(value, windows)
             return self._read(value, windows)
         part = self.part(value, windows, phase)
         dtype = value.tensor_type.dtype
@@ -246,21 +216,12 @@ class StreamKernel:
             return part
         return Part(f"{part.text}.to({dtype})", part.labels, dtype)
 
-    def _in_memory(self, value: Value, windows: Windows) -> tuple[Value, Windows]:
-        """What stands in memory of a value: seen through what moves no element."""
-        while (
-            value not in self.terms.leaves and (operation := self.terms.made.get(value)) is not None
-        ):
-            inner = moved(operation, windows)
-            if inner is None:
-                break
-            value, windows = operation.operands[0], inner
-        return value, windows
-
     # --- reductions --------------------------------------------------------------------
 
     def _result(self, value: Value, windows: Windows, phase: Phase) -> Part:
         found = self._run(value, windows)
+        if found.scaled and phase != "after":
+            raise CutError(value, _OUT_OF_RANGE)
         name = f"{found.name}n" if phase == "loop" and not self.terms.held else found.name
         part = Part(name, found.labels, found.dtype)
         if phase != "after" and (value, windows) in self.guarded:
@@ -378,7 +339,7 @@ class StreamKernel:
         source, t = operation.operands[0], operation.result.tensor_type
         if not t.dtype.is_float:
             raise CutError(operation.result)
-        term, pulled, shift = self._split(source, inner)
+        term, pulled, shift, scales = self._split(source, inner)
         if STREAM not in term.labels:
             raise CutError(source)
         dtype = wide_of(t.dtype)
@@ -388,11 +349,12 @@ class StreamKernel:
             labels, columns = tuple(x for x in term.labels if x != STREAM), 0
             added = f"op.sum({term.text}, axis={term.labels.index(STREAM)})"
         name = self._start("0.0", labels, dtype, columns, operation.result)
-        factor = self._correction(shift, labels, dtype)
+        factor = self._correction(shift, labels, dtype) + self._steps_of(scales, labels)
         self.body.append(f"{name}n = {name}{factor} + {added}")
         self.updates.append(f"{name} = {name}n")
         self._undo_guards(name, labels, dtype, shift)
-        return Running(name, labels, dtype, pulled)
+        self._rescale(name, labels, scales)
+        return Running(name, labels, dtype, pulled, bool(scales))
 
     def _sum_of_products(
         self, operation: Operation, windows: Windows, term: Part
@@ -413,9 +375,12 @@ class StreamKernel:
 
     # --- terms of sums -----------------------------------------------------------------
 
-    def _split(self, source: Value, inner: Windows) -> tuple[Part, tuple[Term, ...], Atoms]:
-        """A term without the factors that are multiplied behind the loop, these, and what stands
-        in the exponents of the others of results that are not known before its end."""
+    def _split(
+        self, source: Value, inner: Windows
+    ) -> tuple[Part, tuple[Term, ...], Atoms, tuple[Term, ...]]:
+        """A term without the factors that are multiplied behind the loop, these, what stands in the
+        exponents of the others of results that are not known before its end, and the divisors that
+        follow such results."""
         terms = self.terms.factors(source, inner, 1)
         along = [x for x in terms if STREAM in labels_of(x[1])]
         if not along or along[0][2] < 0:
@@ -424,14 +389,42 @@ class StreamKernel:
         outside = ranges.outside([x for x in terms if x not in along])
         inside = [x for x in terms if x not in outside]
         shift: Atoms = {}
-        for value, part, power in inside:
-            if (value, part, power) in along:
-                self._add_shift(ranges, value, part, power, shift)
-            elif self.terms.streams(value, part):
-                raise CutError(self.terms.first_result(value), _OUT_OF_RANGE)
-        if ranges.in_any_order(inside):
-            return self._product_of(inside), outside, shift
-        return self.wide(self._without(source, inner, outside)), outside, shift
+        for value, part, power in along:
+            self._add_shift(ranges, value, part, power, shift)
+        scales = tuple(x for x in inside if x not in along and self.terms.streams(*x[:2]))
+        if scales and not follow(self.terms, ranges, inside, scales):
+            raise CutError(self.terms.first_result(scales[0][0]), _OUT_OF_RANGE)
+        if ranges.in_any_order(inside) and not scales:
+            return self._product_of(inside), outside, shift, ()
+        within = {x[:2]: self._within(x, "loop") for x in scales}
+        return self.wide(self._without(source, inner, outside, within)), outside, shift, scales
+
+    # --- divisors that follow results ---------------------------------------------------
+
+    def _within(self, scale: Term, phase: Phase) -> Part:
+        part = self.wide(self.part(*scale[:2], phase))
+        return self._named(within(part.text, scale[2], part.dtype), part.labels, part.dtype, phase)
+
+    def _steps_of(self, scales: Sequence[Term], labels: tuple[str, ...]) -> str:
+        """What a sum is multiplied by when divisors have become others."""
+        found = ""
+        for scale in scales:
+            before, now = self._within(scale, "old"), self._within(scale, "loop")
+            text = step_of(before.text, now.text, scale[2], now.dtype)
+            part = self._named(text, now.labels, now.dtype, "loop")
+            found += f" * {aligned(part, labels)}"
+        return found
+
+    def _rescale(self, name: str, labels: tuple[str, ...], scales: Sequence[Term]) -> None:
+        """A sum relative to the divisors of the loop becomes one relative to those of the
+        program."""
+        for scale in scales:
+            kept, part = self._within(scale, "after"), self.wide(self.part(*scale[:2], "after"))
+            count, one = self.size(self.terms.stream), number_text(1.0, part.dtype)
+            rest = rest_of(kept.text, part.text, scale[2])
+            text = f"op.where({count} > 0, {rest}, {one})"
+            found = self._named(text, part.labels, part.dtype, "after")
+            self.behind.append(f"{name} = {name} * {aligned(found, labels)}")
 
     def _product_of(self, terms: Sequence[Term]) -> Part:
         value, windows, _ = terms[0]
@@ -460,26 +453,33 @@ class StreamKernel:
             shift[key] = shift.get(key, 0.0) + atoms[key]
             self._guard(key)
 
-    def _without(self, value: Value, windows: Windows, outside: Sequence[Term]) -> Part:
-        """A term in the order in which it is written, without the factors that stand outside."""
+    def _without(
+        self, value: Value, windows: Windows, outside: Sequence[Term],
+        within: Mapping[tuple[Value, Windows], Part],
+    ) -> Part:  # fmt: skip
+        """A term in the order in which it is written, without the factors that stand outside, and
+        with those of ``within`` for others."""
+        if (value, windows) in within:
+            return within[value, windows]
         gone = {x[:2] for x in outside}
         factors = self.terms.factors(value, windows, 1)
-        if not any(x[:2] in gone for x in factors):
+        if not any(x[:2] in gone or x[:2] in within for x in factors):
             return self.part(value, windows, "loop")
         operation = self.terms.made[value]
         inner = moved(operation, windows)
         if inner is not None or operation.name == "graph.cast":
-            return self._without(operation.operands[0], inner or windows, outside)
+            return self._without(operation.operands[0], inner or windows, outside, within)
         left, right = (
             [x[:2] in gone for x in self.terms.factors(v, windows, 1)] for v in operation.operands
         )
         if all(right):
-            return self._without(operation.operands[0], windows, outside)
+            return self._without(operation.operands[0], windows, outside, within)
         if all(left) and operation.name == "graph.mul":
-            return self._without(operation.operands[1], windows, outside)
-        b = self.wide(self._without(operation.operands[1], windows, outside))
-        a = (Part(number_text(1.0, b.dtype), (), b.dtype) if all(left)
-             else self.wide(self._without(operation.operands[0], windows, outside)))  # fmt: skip
+            return self._without(operation.operands[1], windows, outside, within)
+        b = self.wide(self._without(operation.operands[1], windows, outside, within))
+        one = Part(number_text(1.0, b.dtype), (), b.dtype)
+        a = one if all(left) else self.wide(
+            self._without(operation.operands[0], windows, outside, within))  # fmt: skip
         labels = labels_of(tuple({Window(x, "") for x in (*a.labels, *b.labels)}))
         sign = "*" if operation.name == "graph.mul" else "/"
         return self._named(
@@ -536,11 +536,12 @@ class StreamKernel:
 
     def _exponential(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
         """``exp`` of a sum: one multiplication and addition for each element, in units of log2,
-        where the result is of 16 bits or f32 and a factor that all terms have is of no matter."""
+        where scores are products of 16 bits and a factor that all terms have is of no matter. That
+        factor is a rounding error of the greatest score: not a float for scores above 2**30."""
         source, dtype = operation.operands[0], wide_of(operation.result.tensor_type.dtype)
         atoms = self.terms.sum_of(source, windows)
         full = [k for k in atoms if len(labels_of(k[1])) > 1]
-        exact = not any(map(self._is_replaced, atoms))
+        exact = not (self.narrow and any(map(self._is_replaced, atoms)))
         if dtype != F32 or len(full) != 1 or len(atoms) < 2 or exact:
             part = self.wide(self.part(source, windows, phase))
             return self._named(f"op.exp({part.text})", part.labels, dtype, phase)
@@ -550,8 +551,7 @@ class StreamKernel:
         labels = labels_of(tuple({Window(x, "") for x in (*tile.labels, *rest.labels)}))
         scale = number_text(atoms[own] * _LOG2E, dtype)
         text = f"math.fma({aligned(tile, labels)}, {scale}, {aligned(rest, labels)})"
-        word = "fast.exp2" if self.narrow else "op.exp2"
-        return self._named(f"{word}({text})", labels, dtype, phase)
+        return self._named(f"fast.exp2({text})", labels, dtype, phase)
 
     def _weighted(self, atoms: Atoms, phase: Phase, dtype: DType, unit: float = _LOG2E) -> Part:
         """A sum of values times numbers, in units of log2 or others."""
@@ -578,7 +578,7 @@ class StreamKernel:
         moving = {k: x for k, x in shift.items() if x}
         if not moving:
             return ""
-        exact = not any(map(self._is_replaced, moving))
+        exact = not (self.narrow and any(map(self._is_replaced, moving)))
         unit = 1.0 if exact else _LOG2E
         before = self._weighted(moving, "old", dtype, unit)
         now = self._weighted(moving, "loop", dtype, unit)

@@ -102,6 +102,15 @@ class Terms:
 
         return visit(value, windows)
 
+    def in_memory(self, value: Value, windows: Windows) -> tuple[Value, Windows]:
+        """What stands in memory of a value: seen through what moves no element."""
+        while value not in self.leaves and (operation := self.made.get(value)) is not None:
+            inner = moved(operation, windows)
+            if inner is None:
+                break
+            value, windows = operation.operands[0], inner
+        return value, windows
+
     def first_result(self, value: Value) -> Value:
         """The nearest reduction below a value that is not in memory. Raises NotFused."""
         queue, seen = [value], {value}

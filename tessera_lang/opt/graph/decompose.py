@@ -1,8 +1,8 @@
 """Rewrites of Graph IR that make reductions visible: operators that hold several become those.
 
-``softmax``, ``logsumexp`` and ``mean`` of what a product computes become maxima, sums and
-element-wise operators, so that each may be one of a cascade. The transpose of a product is the
-product of the transposes in the other order. ``sum(y * (a @ b.mT))`` along the last axis is
+``softmax``, ``logsumexp``, ``mean``, ``any`` and ``all`` of what a product computes become maxima,
+sums and element-wise operators, so that each may be one of a cascade. The transpose of a product is
+the product of the transposes in the other order. ``sum(y * (a @ b.mT))`` along the last axis is
 ``sum(a * (y @ b))`` where that product is there already.
 Owns these rules. Must not know how reductions are fused.
 """
@@ -187,6 +187,19 @@ def _mean(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value | N
     return b.cast(b.times(total, 1.0 / math.prod(shape)), o.result.tensor_type.dtype)
 
 
+def _any(b: GraphBuilder, o: Operation, operands: Sequence[Value]) -> Value | None:
+    """Whether the greatest of 1 where a condition holds, and 0 elsewhere, is 1; of `all` the
+    least."""
+    (asked,) = operands
+    axes = integers(o.attributes, "axes")
+    if len(axes) != 1 or asked.tensor_type.dtype.bits != 1 or 0 in asked.tensor_type.shape:
+        return None
+    zero = b.broadcast(b.full((), F32, 0.0), asked.tensor_type.shape)
+    name = "reduce_max" if o.name == "graph.any" else "reduce_min"
+    found = b.op(name, b.where(asked, b.like(zero, 1.0), zero), axes=axes, keepdims=False)
+    return b.reshape(b.op("gt", found, b.zeros(found)), o.result.tensor_type.shape)
+
+
 _REDUCED = ("sum", "reduce_max", "reduce_min")
 """Those that are one operation whether they keep their axes or not."""
 _KEEP = tuple(f"graph.{n}" for n in (*_REDUCED, "mean", "prod", "any", "all", "logsumexp"))
@@ -217,6 +230,7 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("softmax in parts", ("softmax",), True, _softmax),
     Rewrite("logsumexp in parts", ("logsumexp",), True, _logsumexp),
     Rewrite("mean as a sum", ("mean",), True, _mean),
+    Rewrite("conditions as numbers", ("any", "all"), True, _any),
     Rewrite("product of transposes", ("transpose",), False, _transposed_product),
     Rewrite("reduction without its axes, reshaped", ("reshape",), False, _reshaped_reduction),
     Rewrite("sum behind another product", ("sum",), False, _moved_sum),

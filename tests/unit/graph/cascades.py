@@ -115,6 +115,37 @@ def counted(q, k, v):
 def rms(q, k, v):
     z = q @ k.T
     return (z * op.rsqrt(op.mean(z * z, axis=1, keepdims=True))) @ v
+def l_one(q, k, v):
+    z = q @ k.T
+    return (z / op.sum(op.abs(z), axis=1, keepdims=True)) @ v
+def floored(q, k, v):
+    z = q @ k.T
+    return (z / op.maximum(op.max(op.abs(z), axis=1, keepdims=True), 1e-12)) @ v
+def never_zero(q, k, v):
+    z = 0.5 * (q @ k.T)
+    top = op.max(op.abs(z), axis=1, keepdims=True) / 127.0
+    return (z / op.where(top == 0.0, 1.0, top)) @ v
+def near_zero(q, k, v):
+    z = q @ k.T
+    return (z * op.rsqrt(op.mean(z * z, axis=1, keepdims=True) + 1e-6)) @ v
+def biased_scale(q, k, v, b):
+    z = (q @ k.T) * b
+    return (z / op.max(op.abs(z), axis=1, keepdims=True)) @ v
+def unshifted(q, k, v):
+    e = op.exp(q @ k.T)
+    return (e / op.sum(e, axis=1, keepdims=True)) @ v
+def beside(q, k, w, v):
+    z = q @ k.T
+    return (z * (w @ v.T) / op.max(op.abs(z), axis=1, keepdims=True)) @ v
+def upside_down(q, k, v):
+    z = q @ k.T
+    return (z * op.max(op.abs(z), axis=1, keepdims=True)) @ v
+def signed(q, k, v):
+    z = q @ k.T
+    return (z / op.max(z, axis=1, keepdims=True)) @ v
+def rooted(q, k, v):
+    z = q @ k.T
+    return (z / op.sqrt(op.max(op.abs(z), axis=1, keepdims=True))) @ v
 """
 SHAPES = {"q": ("s", "d"), "k": ("t", "d"), "v": ("t", "e"), "b": ("s", "t"), "w": ("s", "e"),
           "t": ("s",), "r": ("s",)}  # fmt: skip

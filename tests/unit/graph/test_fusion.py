@@ -22,7 +22,7 @@ from tests.unit.graph.random_graphs import random_graph
 
 NAMES: list[str] = re.findall(r"def (\w+)", cascades.TEXT)
 _SCORES = (cascades.SIZES["s"], cascades.SIZES["t"])
-_TWO_LOOPS = ("centred", "of_columns", "by_norm", "by_greatest", "means", "twice")
+_TWO_LOOPS = ("centred", "of_columns", "means", "twice")
 """A sum over what an earlier result is subtracted from, a softmax along the other axis, and sums
 that may leave the range of floats without a factor."""
 

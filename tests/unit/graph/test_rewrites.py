@@ -88,6 +88,14 @@ def _mean(c: _Case) -> Value:
     return c.b.op("mean", a, axes=_axes(c, a), keepdims=c.flag())
 
 
+def _conditions(c: _Case) -> Value:
+    a = c.of_product()
+    seen = c.b.op("gt", a, c.b.like(a, 0.1))
+    axes = (c.number(0, a.tensor_type.rank - 1),)
+    found = c.b.op("any" if c.flag() else "all", seen, axes=axes, keepdims=True)
+    return c.b.where(c.b.broadcast(found, a.tensor_type.shape), a, c.b.op("tanh", a))
+
+
 def _transposed(c: _Case) -> Value:
     m, n, k = c.sizes(3)
     said: dict[str, Any] = {"tile": (64, 32, 16)} if c.flag() else {}
@@ -124,6 +132,7 @@ _MAKERS: dict[str, Callable[[_Case], Value]] = {
     "softmax in parts": _softmax,
     "logsumexp in parts": _logsumexp,
     "mean as a sum": _mean,
+    "conditions as numbers": _conditions,
     "product of transposes": _transposed,
     "reduction without its axes, reshaped": _reshaped,
     "sum behind another product": _sum_of_two,
