@@ -303,6 +303,9 @@ class Nests:
             zip((node.a, node.b), self.demand.below(node, windows), strict=True)
             for x in scans_along(self.demand, operand, marked(inner, "inner"))
         ]  # fmt: skip
+        for i, (scan, _) in enumerate(scans):
+            if any(scan is other for other, _ in scans[:i]):
+                raise whole_scan(scan)  # a row of one factor and a column of the other need it
         given = [start, *self._before_scans(scans)]
         with b.region((hint, INDEX), *(("acc", v.type) for v in given)) as inside:
             at, acc, *before = inside.arguments

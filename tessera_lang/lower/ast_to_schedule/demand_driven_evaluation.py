@@ -378,7 +378,25 @@ class Demand:
         (inner,) = self.below(node, windows)
         if isinstance(inner[node.along], OpenWindow):
             return self._scanned_part(node, windows)
-        return self._scan(node, _windows(inner))
+        lines = _windows(inner)
+        if self._is_whole(node, lines, windows):
+            return self._scan(node, lines)
+        if isinstance(windows[node.along].size, str):
+            raise whole_scan(node)
+        return self._of_lines(node, lines, windows)
+
+    def _is_whole(self, node: Scanned | Sorted, lines: Windows, windows: Windows) -> bool:
+        asked = windows[node.along]
+        return self.b.known(asked.start) == 0 and asked.size == lines[node.along].size
+
+    def _of_lines(self, node: Scanned | Sorted, lines: Windows, windows: Windows) -> Value:
+        """A part of what needs whole lines."""
+        value, asked = self(node, lines), windows[node.along]
+        zero = self.b.number(0)
+        starts = [asked.start if i == node.along else zero for i in range(len(windows))]
+        sizes = [asked.size if i == node.along else w.size for i, w in enumerate(windows)]
+        past = self.b.known(asked.start) is None and asked.size != 1
+        return self.b.extract(value, starts, sizes, past=past)
 
     def _scan(self, node: Scanned, windows: Windows) -> Value:
         value = self(node.operand, windows)
@@ -411,20 +429,15 @@ class Demand:
     def _sorted(self, node: Sorted, windows: Windows) -> Value:
         """Whole lines; of a part of them, that part."""
         (inner,) = self.below(node, windows)
-        lines, asked = _windows(inner), windows[node.along]
-        whole = lines[node.along]
-        if self.b.known(asked.start) == 0 and asked.size == whole.size:
+        lines = _windows(inner)
+        if self._is_whole(node, lines, windows):
             value = self(node.operand, lines)
-            return self.b.sort(value, whole.extent, node.along, node.places)
-        if isinstance(asked.size, str):
+            return self.b.sort(value, lines[node.along].extent, node.along, node.places)
+        if isinstance(windows[node.along].size, str):
             assert node.span is not None
             raise Unsupported(node.span, "a part of a sorted axis",
                               "store what is sorted into an array first")  # fmt: skip
-        value = self(node, lines)
-        zero = self.b.number(0)
-        starts = [asked.start if i == node.along else zero for i in range(len(windows))]
-        sizes = [asked.size if i == node.along else w.size for i, w in enumerate(windows)]
-        return self.b.extract(value, starts, sizes)
+        return self._of_lines(node, lines, windows)
 
     def _part(self, node: Part, windows: Windows) -> Value:
         (inner,) = self.below(node, windows)

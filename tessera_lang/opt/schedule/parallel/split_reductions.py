@@ -100,6 +100,10 @@ class _Work:
     plan: LaunchPlan
 
     def split(self, loop: Operation) -> None:
+        # One that reads what a loop before it reduces is another operation now, of the same
+        # results.
+        at = next(i for i, o in enumerate(self._operations) if o.results[:1] == loop.results[:1])
+        loop = self._operations[at]
         kinds = reduced_by(loop)
         assert kinds is not None
         pointers = [self._memory(v) for v in loop.results]
@@ -117,12 +121,15 @@ class _Work:
                 for each in zip(loop.results, kinds, views, starts, strict=True)
             ]
         region = self.kernel.regions[0]
-        at = next(i for i, o in enumerate(region.operations) if o is loop)
         to = dict(zip(loop.results, found, strict=True))
         rest = replace_values(region.operations[at + 1 :], to)
         operations = (*region.operations[:at], *inner.operations, *rest)
         made = Region(region.arguments, operations)
         self.kernel = replace(self.kernel, regions=(made,))
+
+    @property
+    def _operations(self) -> Sequence[Operation]:
+        return self.kernel.regions[0].operations
 
     # --- memory ---------------------------------------------------------------------------------
 
