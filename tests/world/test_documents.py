@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,8 @@ def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
     names = ("scale", "gemm", "attention")
     for name, program in zip(names, blocks("tessera", PAGE), strict=True):
         (tmp_path / f"{name}.tessera").write_text(program, encoding="utf-8")
+    (tmp_path / "kernels").mkdir()
+    shutil.copy(tmp_path / "scale.tessera", tmp_path / "kernels")
     assert run_all(tesserac, PAGE) > 15
     assert (tmp_path / "scale.ptx").is_file()
     assert tesserac("run", "scale.tessera", "--target=cpu", "--set", "factor=2.0").out == "90.0\n"
