@@ -467,7 +467,11 @@ class GraphWorld:
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
         if not self.is_own(array):
-            return self._outer().reduce(kind, array, axis)
+            try:
+                return self._outer().reduce(kind, array, axis)
+            except WorldFault as refused:
+                if refused.code != "T0809":
+                    raise  # a world that computes nothing has kernels do it
         return self.reduced(kind, array, None if axis is None else (axis,), False)
 
     def reduced(

@@ -43,6 +43,7 @@ from tessera_lang.target.tuning import (
     LONGEST_LINE_OF_A_TILE,
     LONGEST_ROW,
     OPERATIONS_OF_A_BYTE,
+    ROWS_OF_A_PRODUCT,
     ROWS_OF_A_TILE,
 )
 
@@ -439,6 +440,13 @@ class _Planner:
         """A kernel of values whose rows are held. Raises NotFused."""
         rows = max(1, ROWS_OF_A_TILE // length)
         rows = 1 << (rows.bit_length() - 1)
+        found = self._held_rows(values, length, rows)
+        # A product takes lines of many elements however short the rows are.
+        wide = any(v.tensor_type.dtype.bits > 32 for v in found.kernel.products)
+        most = ROWS_OF_A_PRODUCT // (1 + wide) if found.kernel.products else rows
+        return found if rows <= most else self._held_rows(values, length, most)
+
+    def _held_rows(self, values: Sequence[Value], length: int, rows: int) -> _Loop:
         windows = {v: self._row_windows(v, length, rows) for v in values}
         cuts = set[Value]()
         leaves = {v for v in self.needed if v not in values and v not in self.of_rows}

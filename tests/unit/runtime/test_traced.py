@@ -104,3 +104,14 @@ def test_where_no_array_says_a_device_it_is_the_one_of_the_call() -> None:
     nothing = order_arguments(interface, [], {})
     for target, usual, device in (("auto", None, -1), ("auto", 3, 3), ("cuda", None, 0)):
         assert place_arguments(interface, nothing, target, None, False, usual).device == device
+
+
+@pytest.mark.parametrize("target", ["traced", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_reductions_of_what_a_function_makes(target: str) -> None:
+    made = "    w = op.linspace(0.0, 1.0, 8)\n"
+    text = f"def f(x):\n{made}    return x * op.sum(w) + op.max(w, axis=0)\n"
+    m: Any = tessera.compile(text, target="cpu" if target == "traced" else "cuda")
+    x = np.linspace(0.0, 1.0, 8)
+    f = tessera.fused(m.f)
+    found = traced(f, x) if target == "traced" else on_device(f, (x,), "cuda")
+    _same(found, x * 4.0 + 1.0)
