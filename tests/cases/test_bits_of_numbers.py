@@ -64,6 +64,7 @@ OF_NUMBERS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.sample(5)
 def test_what_is_computed_of_numbers_keeps_their_bits(name: str, target: Any) -> None:
     text, want = OF_NUMBERS[name]
     source = (f"def f(u):\n    A = op.array([[1.0, 0.1], [0.7, 1.3]])\n"
@@ -91,6 +92,7 @@ COUNTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("text", COUNTS)
+@pytest.mark.sample(12)
 def test_counts_meet_floats(text: str, dtype: str) -> None:
     found = tessera.compile(f"def f(x):\n    return {text}\n", target="cpu").f(X.astype(dtype))
     assert found.dtype == dtype

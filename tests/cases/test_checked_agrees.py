@@ -34,7 +34,7 @@ def k(x: f32[2, 32], out: mut f32[2]):
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda c: c.name)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_agrees_with_what_is_known(case: Case) -> None:
     """Three orders of lanes, several sizes: a right program is never blamed, a wrong one is by
     some launch."""

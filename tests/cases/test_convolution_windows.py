@@ -114,7 +114,7 @@ def arch(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(
     ("padding", "step"), [((1, 1), (1, 1)), ((2, 4), (2, 3)), ((0, 5), (1, 2))]
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_with_padding_and_dilation(
     arch: str, padding: tuple[int, int], step: tuple[int, int], ci: int, co: int,
     size: tuple[int, int],
@@ -133,7 +133,7 @@ def test_with_padding_and_dilation(
 @pytest.mark.parametrize(
     ("ci", "co", "size"), [(16, 64, (3, 128)), (8, 40, (2, 70)), (33, 3, (2, 9))]
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_adjoint(arch: str, ci: int, co: int, size: tuple[int, int]) -> None:
     x, f = numbers(3, 1, ci, *size), numbers(4, ci, co, 2, 3)
     y = loaded(ADJOINT, arch).kernel(x, f)

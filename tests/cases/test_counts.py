@@ -307,7 +307,7 @@ def test_values(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", OF_COUNTS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_what_is_made_of_counts_meets_floats(source: str, target: str) -> None:
     text = source
     if not source.startswith("def"):

@@ -54,7 +54,7 @@ def kernel(expression: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("expression", [*AGAIN, *ONCE])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_values(expression: str, target: str, tmp_path: Path) -> None:
     path = tmp_path / "k.tessera"
     path.write_text(kernel(expression))

@@ -45,6 +45,7 @@ def _run(kernel: bool, body: str, target: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t != "sm_90a"])
 @pytest.mark.parametrize("body", BODIES)
+@pytest.mark.sample(5)
 def test_the_same_in_a_kernel_and_in_the_host_program(body: str, target: Any) -> None:
     names: dict[str, Any] = {"op": np}
     mine = M.copy()

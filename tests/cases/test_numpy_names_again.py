@@ -49,13 +49,13 @@ HELPS = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", VALUES)
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 def test_values(source: str, target: str) -> None:
     agree(results_of(source, GIVEN, target), VALUES[source]())
 
 
 @pytest.mark.parametrize("source", VALUES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_values_in_the_host_program(source: str) -> None:
     names = [n for n in GIVEN if f"({n}" in source or f", {n}" in source]
     text = f"def f({', '.join(names)}):\n    return {source}\n"
@@ -77,7 +77,7 @@ DTYPES = [np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8]
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_running_extremes(dtype: Any, name: str, target: str) -> None:
     numpy = np.maximum if name == "cummax" else np.minimum
     for shape, axis, reverse in SHAPES if target != "sm_90a" else SHAPES[::2]:

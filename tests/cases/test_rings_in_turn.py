@@ -86,7 +86,7 @@ def compared(form: str, target: str, sizes: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("sizes", [(200, 136, 520, 264), (128, 256, 128, 1032)])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_rings_that_take_turns(
     form: str, sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +141,7 @@ def in_orders(form: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["three loops", "in a loop"])
+@pytest.mark.sample(1)
 def test_a_turn_that_is_not_waited_for_is_found(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(in_orders(form))
 

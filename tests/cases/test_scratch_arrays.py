@@ -400,6 +400,7 @@ def test_it_is_made_once_outside_of_loops(body: str) -> None:
     ("op.zeros((n,), f32)", "0"), ("op.zeros_like(x)", "0"), ("op.ones((n,), f32)", "1"),
     ("op.full((n,), 2.5, f32)", "2.5"), ("op.full_like(x, t)", "t"), ("op.empty((n,), f32)", ""),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_what_is_made_anew_in_a_loop_is_filled_there(made: str, fill: str) -> None:
     """In a loop over `range` each round fills it; in one over tiles the help says what would."""
     x = np.arange(5, dtype=np.float32)

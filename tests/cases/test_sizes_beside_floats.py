@@ -155,7 +155,7 @@ TAKEN: dict[str, Callable[[Array, Array], Array]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", TAKEN)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_rows_of_what_is_computed(body: str, target: Any) -> None:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     f = tessera.compile(f"@op.kernel\ndef f(x: f32[m, n], i: i64[k]):\n{lines}", target=target).f

@@ -74,7 +74,7 @@ def test_a_slice_from_a_place_of_the_run(
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("part", ["::2", "1::3", "5:100:7", "3:128:2", "::-1", "100:300:4"])
 @pytest.mark.parametrize("made", ["op.cumsum(x[i, :])", "x[i, :] * 2.0"])
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_a_slice_in_steps(arch: str, part: str, made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_ARCH_AS", arch)
     m = compiled(

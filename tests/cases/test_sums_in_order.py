@@ -113,7 +113,7 @@ def counted(u0: Array) -> Array:
 @pytest.mark.parametrize("function", [
     heat, two, quotient, mixed, nested, one_sum, moving, moving_first, chosen, computed, counted,
 ])  # fmt: skip
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_as_numpy(function: Callable[[Array], Array], dtype: Any, target: str) -> None:
     lines = inspect.getsource(function).splitlines()
     body = "\n".join(lines[1:]).replace("for _ in", "for t in", 1).replace("for _ in", "for k in")

@@ -321,7 +321,7 @@ def test_products_of_any_layout(target: str, dtype: Any) -> None:
 @pytest.mark.parametrize(
     "sizes", [(1, 32, 2, 64), (1, 128, 128, 64), (2, 1, 64, 64), (2, 64, 1, 8)]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_axes_of_one_element_have_strides_of_any_kind(
     target: str, sizes: tuple[int, int, int, int]
 ) -> None:
@@ -808,7 +808,7 @@ def f(x):
 
 @pytest.mark.parametrize("dtype", [BF16, np.int8])
 @pytest.mark.parametrize("n", [5, 700])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_a_sum_of_rows_of_any_length(target: str, dtype: Any, n: int) -> None:
     """Narrow sums into a place without a capacity, kept unrounded over the loop: the parts of a
     row are outside of the loop over the rows, whatever their loops are called."""

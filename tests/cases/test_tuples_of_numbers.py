@@ -46,7 +46,7 @@ BODIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.sample(14)
+@pytest.mark.sample(9)
 def test_kernels_go_through_tuples(body: str, dtype: str, target: Any) -> None:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     text = f"{HEAD}\n@op.kernel\ndef f(x: {dtype}[m, n]):\n    y = x * 0.0\n{lines}    return y\n"

@@ -102,7 +102,7 @@ def kernel(body: str, results: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(WORK))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_values(name: str, target: str, tmp_path: Path) -> None:
     body, results, reference, _ = WORK[name]
     path = tmp_path / "k.tessera"

@@ -30,7 +30,7 @@ def m(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize(("shape", "kind"), itertools.product(SHAPES, KINDS))
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_as_numpy(m: Any, shape: tuple[int, ...], kind: str) -> None:
     if not prod(shape) and kind in ("max", "mean"):
         pytest.skip("of no elements there is none")

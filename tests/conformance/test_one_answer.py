@@ -159,7 +159,7 @@ FEW = [
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("size", FEW)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_one_verdict_on_the_cpu(size: tuple[int, int], kernel: str, tmp_path: Path) -> None:
     found = verdicts(kernel, "cpu", *size)
     path = tmp_path / f"{kernel}.tessera"
@@ -188,7 +188,7 @@ def mm(A: bf16[m, k], B: bf16[k, n]) -> bf16[m, n]:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("tile", [128, 256])
 @pytest.mark.parametrize("text", ["", "A: bf16[512, 512], B: bf16[512, 512]"])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_what_a_machine_lacks_is_found_by_a_check(arch: str, tile: int, text: str) -> None:
     session = Session(overlay={"k.tessera": SAID.format(tile=tile)})
     session.options = TargetOptions("cuda", arch, optimize=0)

@@ -133,6 +133,7 @@ def test_a_wrong_decision_is_found(
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+@pytest.mark.sample(1)
 def test_other_bits_are_found(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     """A difference within the rounding, where nothing is rounded."""
     called = tile_schedules.called

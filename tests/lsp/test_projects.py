@@ -89,6 +89,7 @@ def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "severity"), [(None, 2), ({"lints": "hints"}, 4)])
+@pytest.mark.sample(1)
 def test_severities_of_lints(tmp_path: Path, options: Any, severity: int) -> None:
     with InFolders(tmp_path, options=options) as server:
         uri = (tmp_path / "banks.tessera").as_uri()

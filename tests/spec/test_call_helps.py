@@ -142,6 +142,7 @@ def built(folder: Path, words: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("case", CALLS)
+@pytest.mark.sample(2)
 def test_what_to_build(case: str, tmp_path: Path) -> None:
     (kernel, signature), call, wanted = CALLS[case]
     words = ["--kernel", kernel, "--signature", signature]

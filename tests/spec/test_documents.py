@@ -29,6 +29,7 @@ def blocks() -> list[tuple[str, str]]:
     blocks(),
     ids=lambda v: v if v.startswith(("README", "docs")) else "block",
 )
+@pytest.mark.sample(19)
 def test_block(place: str, source: str, tmp_path: Path) -> None:
     path = str(tmp_path / "block.tessera")
     session = Session()

@@ -99,7 +99,7 @@ def ran(line: str, capfd: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="lines of a shell")
 @pytest.mark.parametrize(("code", "kind", "lines"), examples("sh"))
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_commands(
     code: str, kind: str, lines: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

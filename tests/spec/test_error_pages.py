@@ -40,6 +40,7 @@ def programs() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("code", "kind", "source"), programs(), ids=lambda v: v[:5])
+@pytest.mark.sample(206)
 def test_program(code: str, kind: str, source: str, tmp_path: Path) -> None:
     path = str(tmp_path / "page.tessera")
     if code == "T0132":

@@ -64,6 +64,7 @@ WRONG = [pytest.param(s, id=f"{c}-{i}") for i, (c, kind, s) in enumerate(program
 
 
 @pytest.mark.parametrize("source", WRONG)
+@pytest.mark.sample(102)
 def test_a_fix_of_a_page_mends_its_fault_and_adds_none(source: str) -> None:
     """A conversion that the fix makes necessary elsewhere has a fix of its own."""
     before = found_in(source)
@@ -126,7 +127,7 @@ OF_LITERALS: dict[str, Reference] = {
 @pytest.mark.parametrize("form", ["lanes", "tiles"])
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("value", OF_LITERALS)
-@pytest.mark.sample(16)
+@pytest.mark.sample(10)
 def test_what_meets_gives_what_numpy_gives(form: str, types: tuple[str, str], value: str) -> None:
     if form == "tiles" and value.startswith("min"):
         pytest.skip("`op.min` of tiles is a reduction")

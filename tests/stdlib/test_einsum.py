@@ -21,7 +21,7 @@ def std(request: pytest.FixtureRequest) -> Any:
     return module("std.einsum", str(request.param))
 
 
-@pytest.mark.sample
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize("letters", CALLS)
 def test_einsum(std: Any, letters: str, dtype: str) -> None:

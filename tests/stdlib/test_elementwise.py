@@ -88,7 +88,7 @@ def special(dtype: str, n: int) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(BINARY))
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 def test_two_arrays(std: Any, name: str, dtype: str) -> None:
     for n in SIZES if dtype == "f32" else FEW:
         a, b = special(dtype, n), special(dtype, n)[::-1].copy()

@@ -64,7 +64,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_nothing_is_guarded(name: str) -> None:
     for kernel, arrays in guarded(name).items():
         assert arrays <= DATA.get((name, kernel), set()), kernel

@@ -247,6 +247,7 @@ def test_infinities_and_nan_go_through(std: Any) -> None:
     "linear(x, x, x[0])", "linear(x, x.T, v)", "addmm(x, x, x.T)", "matmul(batch, x)",
     "matmul_f8(x, x.T, x, x)",
 ])  # fmt: skip
+@pytest.mark.sample(8)
 def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
     names = {
         "x": np.ones((2, 3), np.float32), "v": np.ones(2, np.float32), "batch": np.ones((4, 3, 2)),

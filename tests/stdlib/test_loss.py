@@ -66,7 +66,7 @@ def unit(dtype: str) -> float:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_losses_of_elements(std: Any, name: str, dtype: str) -> None:
     call, more, loss, size = LOSSES[name]
     for i, shape in enumerate(SHAPES):

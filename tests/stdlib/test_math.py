@@ -138,7 +138,7 @@ def test_f32_is_within_its_bound(name: str, target: str) -> None:
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no wider float to compare with")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", WIDE)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_f64_is_within_its_bound(name: str, target: str) -> None:
     x = inputs("f64", RANDOM // 10)
     with np.errstate(all="ignore"):
@@ -191,7 +191,7 @@ def test_the_normal_distribution_in_f64(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_every_number_of_16_bits(name: str, dtype: str, target: str) -> None:
     x = np.arange(65536, dtype=np.uint16).view(SHAPES[dtype][1])
     with np.errstate(all="ignore"):
@@ -317,7 +317,7 @@ def pairs(dtype: str, count: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", SHAPES)
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_angles_and_lengths(name: str, dtype: str, target: str) -> None:
     if dtype == "f64" and np.finfo(np.longdouble).nmant < 63:
         pytest.skip("no wider float to compare with")
@@ -377,6 +377,7 @@ def test_tiles_and_host_code(target: str, whole: bool) -> None:
 @pytest.mark.parametrize(("old", "form"), [
     ("arcsin(x)", "asin(x)"), ("arccosh(x)", "acosh(x)"), ("arctan2(x, x)", "atan2(x, x)"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_older_spellings_are_the_same_functions(old: str, form: str, module: str) -> None:
     text = f"@op.kernel\ndef k(x: f32[n]):\n    return {module}.{old}, {module}.{form}\n"
     one, other = tessera.compile(text, target="cpu").k(np.linspace(0.5, 2, 9, dtype=np.float32))

@@ -88,7 +88,7 @@ def test_uniform(std: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_integers(std: Any, dtype: str) -> None:
     limits = np.iinfo(DTYPES[dtype])
     most = min(int(limits.max), 2**63 - 1)
@@ -101,6 +101,7 @@ def test_integers(std: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.sample(1)
 def test_normal(std: Any, dtype: str) -> None:
     for n in SIZES:
         assert std.normal((n,), seed=2, dtype=dtype).shape == (n,)

@@ -83,7 +83,7 @@ def wrong(program: Program, target: str) -> str:
     ("target", "name"),
     [pytest.param(t, n, marks=marks(t, n)) for t in TARGETS for n in PROGRAMS],
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_results(target: str, name: str) -> None:
     assert not wrong(PROGRAMS[name], target)
 
@@ -165,7 +165,7 @@ def test_one_factor_in_a_ring_is_not_enough(attributes: dict[str, Any]) -> None:
         ("swiglu", ").to(bf16)", " * 1.004).to(bf16)"),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_scale_that_is_off_is_seen(name: str, scale: str, off: str) -> None:
     program = PROGRAMS[name]
     assert program.text.count(scale) == 1

@@ -111,7 +111,7 @@ def same_bits(a: Any, b: Any) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.sample
+@pytest.mark.sample(5)
 def test_numbers(dtype: str, group: tuple[int, ...], target: str) -> None:
     if group not in ((32,), (70,)) and dtype not in ("f32", "f64", "i32"):
         pytest.skip("other groups with three dtypes")
@@ -280,6 +280,7 @@ def test_a_match_of_floats_is_refused() -> None:
 
 @pytest.mark.parametrize("group", [(5,), (32,), (70,)], ids=str)
 @pytest.mark.parametrize("dtype", ["i32", "f16", "f64"])
+@pytest.mark.sample(5)
 def test_the_interpreter_agrees(dtype: str, group: tuple[int, ...]) -> None:
     text = NUMBERS_TEXT.format(group=group, dtype=dtype)
     program, _, diagnostics = lower_source(text)

@@ -228,6 +228,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.sample(1)
 def test_a_program_calls_every_kernel(library: Path, tmp_path: Path, language: str) -> None:
     """Names of C and of its library, wrong sizes, faults, prints, threads: see ``PROGRAM``."""
     source = tmp_path / f"use.{language}"

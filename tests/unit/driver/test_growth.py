@@ -67,7 +67,7 @@ def test_lane_kernels(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TILE)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_tile_kernels(kind: str) -> None:
     assert growth(TILE[kind], 4, checked) < MOST
 

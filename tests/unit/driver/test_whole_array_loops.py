@@ -53,7 +53,7 @@ def _source(head: str, body: str) -> str:
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_results(head: str, body: str) -> None:
     f = tessera.compile(_source(head, body), target="cpu").f
     rng = np.random.default_rng(0)
@@ -75,6 +75,7 @@ def test_scores_are_not_in_memory(body: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.sample(1)
 def test_numbers_and_a_bias(dtype: str) -> None:
     text = (
         f"@op.kernel\ndef f(q, k, bias: {dtype}[m, n], scale: {dtype}, v):\n"

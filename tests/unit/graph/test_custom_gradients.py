@@ -119,7 +119,7 @@ def module() -> Any:
 
 
 @pytest.mark.parametrize("name", ["scaled", "of_tiles", "of_pair", "of_cube", "slope_of_cube"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_gradients_are_differences(module: Any, name: str) -> None:
     f = getattr(module, name)
     x, y = arrays()

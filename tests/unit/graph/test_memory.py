@@ -94,7 +94,7 @@ def _peak(graph: Any, inputs: list[Any], host: Any) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_peak_is_that_of_a_call(name: str) -> None:
     """Within 5 %: what Python has allocated at most, with the arguments. The memory that each
     thread has for itself, from the first kernel it has a part in, is of no call."""

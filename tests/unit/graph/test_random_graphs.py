@@ -42,6 +42,7 @@ def _check_differences(function: Operation, inputs: list[Any], gradients: list[A
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(24)
 def test_gradients_of_random_graphs(seed: int) -> None:
     function, inputs = random_graph(seed, 8 + seed)
     both = _with_gradient(function)
@@ -52,7 +53,7 @@ def test_gradients_of_random_graphs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_kernels_of_random_graphs(seed: int) -> None:
     """A graph and its gradient, run as kernels."""
     function, inputs = random_graph(100 + seed, 4 + seed)

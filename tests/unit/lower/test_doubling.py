@@ -123,7 +123,7 @@ def calls_of(text: str, options: TargetOptions, most: dict[CodeType, int]) -> di
     return counts
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "sm_90"])
 @pytest.mark.parametrize(
     ("kind", "name"), [*(("tile", name) for name in TILE), *(("lane", name) for name in LANES)]

@@ -33,6 +33,7 @@ def _arrays(k: float) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("k", [1.0, -2.0, 0.5])
+@pytest.mark.sample(2)
 def test_numbers_of_repeated_calls(m: Any, k: float) -> None:
     w, x = _arrays(k)
     value, dw = tessera.value_and_grad(m.loss)(w, x)

@@ -39,6 +39,7 @@ def comparable(a: str, b: str) -> bool:
 @pytest.mark.parametrize(
     ("a", "b"), list(itertools.combinations_with_replacement(NAMES, 2)), ids=str
 )
+@pytest.mark.sample(82)
 def test_pair(a: str, b: str) -> None:
     parameters = f"x: {a}[n], y: {b}[n], out: mut u8[n]"
     for left, right in (("x[i]", "y[i]"), ("y[i]", "x[i]")):

@@ -82,6 +82,7 @@ def unproved(x: np.ndarray, rows: int, lanes: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("body", "want"), [(STENCIL, stencil), (NUMBERS, numbers), (UNPROVED, unproved)]
 )
+@pytest.mark.sample(6)
 def test_the_same_as_an_array_expression(
     asked: list[RowRuns | None], body: str, want: Any, group: tuple[int, int]
 ) -> None:

@@ -42,6 +42,7 @@ def text(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", BODIES)
+@pytest.mark.sample(3)
 def test_axes_of_the_group(name: str, tmp_path: Path) -> None:
     path = tmp_path / "k.tessera"
     path.write_text(text(name), encoding="utf-8")

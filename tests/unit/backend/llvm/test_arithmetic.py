@@ -99,7 +99,7 @@ PYTHON = {
 
 
 @pytest.mark.parametrize("dtype", ALL_INTEGERS, ids=str)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_integer_binary(dtype: DType) -> None:
     values = integer_values(dtype)
     a, b = pairs(values, dtype)

@@ -131,7 +131,7 @@ def test_a_product(name: str) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("kernel", ["softmax", "attention", "short_product"])
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_other_tile_kernels_of_each_family(kernel: str, name: str) -> None:
     row = specific_to(architecture_named(name))
     artifact = made(kernel, name)

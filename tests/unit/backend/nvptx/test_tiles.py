@@ -152,7 +152,7 @@ def test_a_gemm_of_three_stages(arch: str) -> None:
         (gemm(DTYPES["f8e4m3"], (64, 64, 64), b_major=0), "m16n8k16.row.col.f32.f16.f16.f32", 32),
     ],
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_every_dtype_has_its_instruction(made: Made, instruction: str, number: int) -> None:
     assert ptx_of(made).ptx.count(f"mma.sync.aligned.{instruction}") == number
     assert assembly_of(made).resources.spill_bytes == 0

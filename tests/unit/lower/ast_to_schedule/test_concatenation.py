@@ -36,7 +36,7 @@ WHOLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("text", WHOLE)
@@ -86,7 +86,7 @@ def pairs(x: {T}[m, n], y: mut {T}[m, 2, 4]):
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", NAMES)
 def test_tiles(dtype: str, target: str) -> None:

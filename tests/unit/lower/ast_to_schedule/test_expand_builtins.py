@@ -147,7 +147,7 @@ def source(part: list[tuple[str, Reference]], dtype: str) -> str:
 CASES = [(d, i) for d in NAMES for i in range(len(chunks(d)))]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("dtype", "number"), CASES)
 def test_names(dtype: str, number: int, target: str) -> None:
@@ -182,7 +182,7 @@ SPECIAL: dict[str, Reference] = {
 
 
 @pytest.mark.optimized
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_infinities_and_nan(dtype: str, target: str) -> None:

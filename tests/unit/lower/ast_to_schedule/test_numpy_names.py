@@ -49,7 +49,7 @@ def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1.5, 1.5, shape).astype(dtype)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES)
@@ -106,7 +106,7 @@ OTHERS: dict[str, tuple[str, Callable[..., Any], tuple[tuple[int, ...], ...]]] =
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_others(name: str, target: str) -> None:
     text, reference, shapes = OTHERS[name]
     given = [numbers(*shape, seed=i) for i, shape in enumerate(shapes)]
@@ -119,7 +119,7 @@ def test_others(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("shape", [(5, 7), (3, 4, 6), (1, 300)])
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_places_among_all(kind: str, shape: tuple[int, ...], target: str) -> None:
     """The first of equal ones, in row-major order; NaN is taken where there is one."""
     x = np.round(numbers(*shape) * 2)
@@ -299,6 +299,7 @@ def test_bad_calls(body: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("name", TILE_FORMS)
+@pytest.mark.sample(90)
 def test_what_is_not_there_is_refused_by_name(name: str) -> None:
     assert TILE_FORMS[name] in " ".join(said(f"op.{name}(x)"))
 

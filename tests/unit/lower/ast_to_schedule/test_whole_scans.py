@@ -44,7 +44,7 @@ FORMS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", FORMS)
 def test_scans_in_expressions(text: str, target: str) -> None:
@@ -59,7 +59,7 @@ def test_scans_in_expressions(text: str, target: str) -> None:
         np.testing.assert_allclose(found / scale, wanted / scale, atol=3e-5)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float16", "float64"])
 @pytest.mark.parametrize("axis", [0, 1, 2])

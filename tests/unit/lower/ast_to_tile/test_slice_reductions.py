@@ -102,7 +102,7 @@ def nothing(dtype: str, most: bool) -> float:
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_every_dtype_and_kind(target: str, dtype: str) -> None:
     """One row a group (which shares it), and one row a lane (which does not)."""
     x = values(dtype, 5, 70)
@@ -117,7 +117,7 @@ def test_every_dtype_and_kind(target: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 7, 32, 48, 256])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_groups_of_any_size_share_long_rows(target: str, lanes: int) -> None:
     """Sums in f32, wide ones of f16, the mean and the variance; again and again in a loop."""
     source = f"""
@@ -362,7 +362,7 @@ def k(z: i64[m, n], lo: i32, hi: i32, one: mut i64[7], each: mut i64[{lanes}]):
 
 
 @pytest.mark.parametrize("lanes", [1, 7, 96])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_slices_with_a_step(target: str, lanes: int) -> None:
     z = np.random.default_rng(lanes).integers(-9, 10, (40, 77))
     k = load(STEPPED.format(lanes=lanes), target).k

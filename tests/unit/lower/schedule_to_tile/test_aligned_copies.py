@@ -41,7 +41,7 @@ def split(program: Program) -> bool:
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("tile", [(64, 64, 64), (128, 128, 64), (192, 64, 64), (64, 192, 64)])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_products(arch: str, tile: tuple[int, ...], transposed: bool, out: DType) -> None:
     m, n, k = 2 * tile[0] + 9, 2 * tile[1] + 5, 73
     kernel = matmul(

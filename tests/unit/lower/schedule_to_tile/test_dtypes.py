@@ -111,7 +111,7 @@ ORDERS = [(1, 0), (1, 1), (0, 0)]  # of a and b: the axis each is contiguous alo
 
 @pytest.mark.parametrize("orders", ORDERS, ids=["tn", "nn", "tt"])
 @pytest.mark.parametrize("dtype", DTYPES_OF_PRODUCTS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_operands_in_any_order_keep_the_asynchronous_unit(
     dtype: str, orders: tuple[int, int]
 ) -> None:
@@ -126,6 +126,7 @@ def test_operands_in_any_order_keep_the_asynchronous_unit(
 
 
 @pytest.mark.parametrize("dtype", ["f8e4m3", "i8", "f32"])
+@pytest.mark.sample(2)
 def test_lanes_turn_the_second_where_both_are_in_the_other_order(dtype: str) -> None:
     a, b = numbers(dtype, 144, 160, 0), numbers(dtype, 160, 80, 1)
     found = compiled(text_of(dtype), a, b)
@@ -199,6 +200,7 @@ def test_weights_of_eight_bits_times_their_scales(along: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("sizes", [(300, 260, 40), (64, 64, 8), (5, 3, 1)])
+@pytest.mark.sample(3)
 def test_exact_products_have_their_accumulators_in_registers(
     dtype: str, sizes: tuple[int, int, int]
 ) -> None:

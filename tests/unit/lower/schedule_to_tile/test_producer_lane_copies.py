@@ -144,7 +144,7 @@ SIZES = [(128, 128, 192, 96), (200, 136, 328, 77), (64, 64, 64, 1)]
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(("text", "made"), [(ROWS, rows), (TERMS, terms), (BOTH, both)])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_gathered_rows_are_copied_into_the_ring(
     text: str, made: Any, sizes: tuple[int, int, int, int]
 ) -> None:
@@ -160,7 +160,7 @@ def filled(text: str, tile: Mapping[str, int]) -> str:
 
 
 @pytest.mark.parametrize("tile", [(128, 96, 32), (192, 48, 64), (64, 256, 16), (128, 80, 80)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_tiles_of_many_shapes(tile: tuple[int, int, int]) -> None:
     text = filled(BOTH, dict(zip("mnk", tile, strict=True)))
     kernel = checked(text, both, (256, 320, 160, 50), ml_dtypes.bfloat16)
@@ -177,6 +177,7 @@ def test_rows_that_begin_anywhere_go_through_registers(
 
 @pytest.mark.parametrize("dtype", [np.int8, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize("sizes", [(128, 128, 256, 0), (192, 80, 144, 0)])
+@pytest.mark.sample(2)
 def test_an_operand_is_turned_on_its_way(sizes: tuple[int, int, int, int], dtype: Any) -> None:
     text = filled(TURNED, TILE)
     if dtype is not np.int8:
@@ -198,7 +199,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("text", "name", "place"), PLANTED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_planted_fault_is_found(text: str, name: str, place: int) -> None:
     make, dtype = (rows, ml_dtypes.bfloat16) if text is ROWS else (turned, np.int8)
     arrays, _ = make(128, 128, 640, 96, dtype)
@@ -240,6 +241,7 @@ def scaled(m: int, n: int, k: int) -> tuple[list[Array], Array]:
 
 
 @pytest.mark.parametrize("sizes", [(128, 128, 640), (200, 136, 328)])
+@pytest.mark.sample(1)
 def test_computed_operands_have_two_buffers_in_turn(sizes: tuple[int, int, int]) -> None:
     arrays, right = scaled(*sizes)
     program, plan = lowered(filled(SCALED, TILE), arrays)
@@ -253,6 +255,7 @@ def test_computed_operands_have_two_buffers_in_turn(sizes: tuple[int, int, int])
 
 
 @pytest.mark.parametrize("name", ["tile.fence_async", "tile.barrier", "tile.mma.wait"])
+@pytest.mark.sample(2)
 def test_what_orders_a_computed_operand_is_needed(name: str) -> None:
     arrays, _ = scaled(128, 128, 640)
     program, plan = lowered(filled(SCALED, TILE), arrays)

@@ -219,7 +219,7 @@ def unplanted() -> tuple[Program, LaunchPlan, Any, Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "place"), PLANTED)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_planted_fault_is_found(name: str, place: int) -> None:
     tiled, plan, a, b, right = unplanted()
     wrong = np.full((256, 512), np.nan, a.dtype)

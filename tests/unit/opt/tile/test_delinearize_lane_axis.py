@@ -46,6 +46,7 @@ def made(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.sample(8)
 def test_axes_of_the_group(name: str, tmp_path: Path) -> None:
     path = tmp_path / "k.tessera"
     path.write_text(made(name), encoding="utf-8")
@@ -92,7 +93,7 @@ def shuffles(choose: Random) -> str:
 @pytest.mark.optimized
 @pytest.mark.parametrize("lanes", [32, 64, 96, 128, 40])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
     """Each gives the value that the definition gives, whatever is known of the lanes."""
     choose = Random(f"{lanes} {dtype}")
@@ -125,6 +126,7 @@ def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
      "(lane + 5) % 12", "(lane - 40) % 16", "t % 4 + 1"],
 )  # fmt: skip
 @pytest.mark.parametrize("lanes", [32, 64])
+@pytest.mark.sample(14)
 def test_shuffles_of_constants(lanes: int, lane: str) -> None:
     """Of numbers outside of a warp, too, which count modulo 32."""
     text = f"@kernel tile[({lanes},)]\ndef k(x: i32[n], out: mut i32[n]):\n    lane = lane_id()\n"
@@ -153,7 +155,7 @@ def k(x: {dtype}[n], out: mut {dtype}[n]):
 
 @pytest.mark.parametrize("width", [2, 3, 4, 7, 8, 9, 16])
 @pytest.mark.parametrize("dtype", ["f32", "u8"])
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 def test_rows_of_neighbours(width: int, dtype: str) -> None:
     """Lanes that go over as many neighbours as they are apart, in groups whole and cut off."""
     kernel = tessera.compile(ROWS.format(width=width, dtype=dtype), target="cpu").k

@@ -41,7 +41,7 @@ def program(seed: int, names: bool) -> str:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("sm_90a", marks=pytest.mark.slow), GPU])
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_one_name_as_several(seed: int, target: str) -> None:
     """A program gives the same whether each part has a name of its own or all share one."""
     x = np.random.default_rng(seed).uniform(-3, 3, (5, 8)).astype(np.float32)

@@ -89,7 +89,7 @@ def kernel(x: mut f32[n], y: mut f32[n]):
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("kind", ["sum", "max", "min", "prod"])
 @pytest.mark.parametrize("shape", [(5, 3001), (70, 1500)])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_values(shape: tuple[int, int], kind: str, target: str) -> None:
     """What lies beyond the last tile is not taken in, whatever is made of it."""
     r = np.random.default_rng(shape[0])

@@ -33,7 +33,7 @@ def given(way: str, m: int, n: int, k: int) -> list[Any]:
 @pytest.mark.parametrize("target", ["sm_90a", GPU])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("sizes", [(256, 512, 48), (300, 260, 36)])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_products(way: str, sizes: tuple[int, int, int], target: str) -> None:
     arrays = given(way, *sizes)
     with warnings.catch_warnings():

@@ -53,7 +53,7 @@ def kernels() -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_reductions_give_what_numpy_gives(shape: tuple[int, int]) -> None:
     m, n = shape
     k = kernels()

@@ -65,7 +65,7 @@ def attention(q: Any, k: Any, v: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", GPU])
 @pytest.mark.parametrize(("name", "d"), [("bf16", 192), ("bf16", 200), ("f32", 128), ("f32", 84)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_attention(name: str, d: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     little_room(monkeypatch)
     g = np.random.default_rng(d)
@@ -84,7 +84,7 @@ def dots(text: str, signature: str, arch: str = "sm_90a") -> list[Any]:
 
 
 @pytest.mark.parametrize("d", [512, 768, 1000, 1024, 2048])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_long_rows_are_products_of_the_asynchronous_unit(d: int) -> None:
     """Whose operands come in rings of two places or more."""
     made = from_source(of("bf16"), sizes(32, 512, d, "bf16"))

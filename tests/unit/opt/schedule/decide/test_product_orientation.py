@@ -87,7 +87,7 @@ VALUES: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
 
 @pytest.mark.parametrize("how", ["nn", "tn"])
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_results_either_way(value: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways give what NumPy does, whatever the model says of them."""
     monkeypatch.setenv("TESSERA_ARCH_AS", "sm_90a")
@@ -114,7 +114,7 @@ def test_results_either_way(value: str, how: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("columns", [48, 80, 144, 240])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_columns_between_the_usual_ones(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results leave by TMA, in lines of 32 bytes where no longer ones divide a tile."""
     said = f"    schedule.tile((64, {columns}, 64))\n"

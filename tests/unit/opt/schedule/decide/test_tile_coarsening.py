@@ -65,7 +65,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", "sm_80", GPU])
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_products(seed: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch)
     text, given, want = product(seed)

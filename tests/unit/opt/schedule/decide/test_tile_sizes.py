@@ -32,6 +32,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("sizes", "tile"), MEASURED)
+@pytest.mark.sample(5)
 def test_the_best_that_was_measured(sizes: tuple[int, int, int], tile: tuple[int, ...]) -> None:
     assert decided(matmul(*sizes)).kernel.attributes["tile"] == tile
 

@@ -91,7 +91,7 @@ def loops(kernel: Operation) -> list[Operation]:
     return [o for o in found if o.holds(DOT)]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_loops_of_each_form(name: str) -> None:
     found = from_source(text(name), SIZES.format(h=4, s=2048, t=2048))
@@ -111,7 +111,7 @@ def test_loops_of_each_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize(("h", "s", "t", "w"), [(1, 256, 256, 100), (2, 200, 330, 64)])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_they_give_what_one_loop_gives(name: str, h: int, s: int, t: int, w: int) -> None:
     q, k, v = arguments(h, s, t)
     wanted = reference(name, q, k, v, w)
@@ -153,6 +153,7 @@ def kernel(x: f32[n, m], w: i32) -> f32[n, 64]:
 
 @pytest.mark.parametrize("test", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("w", [-1000, -64, -1, 0, 1, 63, 64, 1000])
+@pytest.mark.sample(20)
 def test_a_branch_is_taken_out(test: str, w: int) -> None:
     r = np.random.default_rng(0)
     x = r.integers(-50, 50, (256, 256)).astype(np.float32)
@@ -173,6 +174,7 @@ def test_a_branch_is_taken_out(test: str, w: int) -> None:
         ("i64", "<", -(2**63)), ("i32", "<=", -(2**31)), ("i32", ">", 2**31 - 1),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_limits_that_do_not_fit_are_left_alone(dtype: str, test: str, w: int) -> None:
     """``i + w`` fits 64 bits; the first iteration in which it is passed need not."""
     text = BRANCHES.replace("w: i32", f"w: {dtype}").format(test=test)

@@ -75,6 +75,7 @@ def loops(program: Program) -> list[Operation]:
 
 
 @pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.sample(4)
 def test_which_loops_are_one_pipeline(name: str) -> None:
     """A pipeline ends with the last product alone: under one condition for all its loops."""
     before, after, _, remarks = overlapped(name)

@@ -103,7 +103,7 @@ def case_of(seed: int) -> Case:
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_products_across_lines(seed: int, target: str) -> None:
     compared(case_of(seed), target)
 

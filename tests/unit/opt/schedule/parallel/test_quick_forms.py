@@ -94,6 +94,7 @@ def test_quotients_of_products_that_are_rounded(result: str, o: str, marked: boo
     "form", [f if f in ("a factor", "of two") else pytest.param(f, marks=pytest.mark.slow)
              for f in FORMS]
 )  # fmt: skip
+@pytest.mark.sample(1)
 def test_results_are_right(form: str) -> None:
     import ml_dtypes
 

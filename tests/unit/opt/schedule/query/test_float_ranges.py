@@ -115,6 +115,7 @@ def k(a: f32[n, 16], b: f32[n, 16]) -> f32[n, 16]:
 
 
 @pytest.mark.parametrize(("form", "known"), FORMS)
+@pytest.mark.sample(12)
 def test_an_exponential_of_what_is_not_positive_has_one_factor(form: str, known: bool) -> None:
     session = Session(overlay={"k.tessera": SOURCE.format(form)})
     wanted = session.signature("k.tessera", "k", "a: f32[64, 16], b: f32[64, 16]")
