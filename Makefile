@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # As many test processes as there are cores; JOBS=0 runs them in one.
 JOBS ?= auto
 PARALLEL := -n $(JOBS) --dist worksteal
-SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks docs
+SOURCES := examples/gpt tessera_lang grammar backend lsp stdlib tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
+.PHONY: help run gpt test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,11 @@ help: ## Show what there is to make
 run: $(VENV)/.installed ## Set up, then compile and run the example on real measurements
 	$(BIN)/tesserac run examples/measurements.tessera
 	$(BIN)/python examples/check_measurements.py
+
+gpt: $(VENV)/.installed ## Train a small GPT on the pages of the documentation (TEXT=FILES for others)
+	$(BIN)/python examples/gpt/text_to_npy.py $(or $(TEXT),$(wildcard docs/*.md))
+	$(BIN)/tesserac run examples/gpt/gpt.tessera
+	$(BIN)/python examples/gpt/draw_losses.py
 
 test: $(VENV)/.dev ## Set up, then run the tests that a change must pass
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)

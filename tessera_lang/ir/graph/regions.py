@@ -28,7 +28,8 @@ REGION_OPS: dict[str, OpDef] = {
                  terminators=((RETURN,), (RETURN,)), attributes=(AttributeDef("carried", "int"),)),
     FOR: OpDef(FOR, ("operands...",), "graph_for", results=-1, terminators=((RETURN,),),
                attributes=(AttributeDef("steps", "int"), AttributeDef("carried", "int"),
-                           AttributeDef("sliced", "int"), AttributeDef("reverse", "bool"))),
+                           AttributeDef("sliced", "int"), AttributeDef("reverse", "bool"),
+                           AttributeDef("again", "int"), AttributeDef("spared", "int"))),
 }  # fmt: skip
 
 
@@ -37,9 +38,12 @@ class Counted:
     """A loop of a number of steps: its parts. ``steps``: how many, None where ``count`` says it;
     ``carried``: the values before the first step; ``sliced``: tensors of which each step gets the
     element along the first axis that is its own; ``rest``: what each step gets as it is; in
-    ``reverse``, the last step is the first. The region takes the number of the step, what is
-    carried, the elements and the rest; it gives what is carried anew, and then elements of further
-    results, which hold one for each step along their first axis."""
+    ``reverse``, the last step is the first. ``again``, ``spared``: how many operations a step of a
+    gradient does that the loop has done before, and the bytes of what is not kept for that.
+
+    The region takes the number of the step, what is carried, the elements and the rest; it gives
+    what is carried anew, and then elements of further results, which hold one for each step along
+    their first axis."""
 
     steps: int | None
     carried: tuple[Value, ...]
@@ -48,6 +52,8 @@ class Counted:
     region: Region
     reverse: bool = False
     count: Value | None = None
+    again: int = 0
+    spared: int = 0
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -58,7 +64,7 @@ class Counted:
     def attributes(self) -> dict[str, Attribute]:
         steps = KNOWN_LATER if self.steps is None else self.steps
         return {"steps": steps, "carried": len(self.carried), "sliced": len(self.sliced),
-                "reverse": self.reverse}  # fmt: skip
+                "reverse": self.reverse, "again": self.again, "spared": self.spared}  # fmt: skip
 
     @property
     def pieces(self) -> tuple[Value, ...]:
@@ -93,7 +99,8 @@ def counted(operation: Operation) -> Counted:
     ends = operation.integer("carried"), operation.integer("carried") + operation.integer("sliced")
     return Counted(None if count is not None else steps, given[: ends[0]],
                    given[ends[0] : ends[1]], given[ends[1] :], operation.regions[0],
-                   bool(operation.attributes["reverse"]), count)  # fmt: skip
+                   bool(operation.attributes["reverse"]), count, operation.integer("again"),
+                   operation.integer("spared"))  # fmt: skip
 
 
 def function_of(region: Region, name: str = "region") -> Operation:

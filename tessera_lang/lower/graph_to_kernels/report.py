@@ -136,6 +136,7 @@ def memory_text(function: Operation, plan: Plan) -> str:
         f" results {_size(ends - given)}; what is between kernels has room in an arena of"
         f" {_size(arena.size)}",
     ]  # fmt: skip
+    lines += map(_loop_line, (k for k in plan.kernels if k.operator == FOR))
     if values:
         lines.append(f"# most is alive at kernel {most}: {', '.join(map(_type, alive[most]))}")
     for i, v in enumerate(values):
@@ -144,6 +145,23 @@ def memory_text(function: Operation, plan: Plan) -> str:
             f" {last.get(v, born[v])}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _loop_line(kernel: GraphKernel) -> str:
+    """What a loop keeps of its steps, and what it computes again instead."""
+    assert kernel.control is not None
+    loop = counted(kernel.control)
+    kept = kernel.results[len(loop.carried) :]
+    line = f"# {_control(kernel)}"
+    if kept:
+        types = ", ".join(map(_type, kept))
+        line += f"; it gives an element of each: {types}, {_size(_bytes(kept))}"
+    if loop.again and loop.steps is not None:
+        line += (
+            f"; a gradient: it does {loop.again * loop.steps / 1e9:.3g} billion operations again,"
+            f" in place of {_size(loop.spared * loop.steps)} that would be kept"
+        )
+    return line
 
 
 def _peak_of(function: Operation, kernels: Sequence[GraphKernel]) -> int:

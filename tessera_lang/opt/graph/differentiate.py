@@ -7,7 +7,6 @@ Must not know how a function is called, or run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
@@ -31,32 +30,39 @@ class GradientError(Exception):
 
 
 def gradient_of(
-    function: Operation, wrt: Sequence[int], *, seeded: bool, with_results: bool = True
-) -> Operation:
+    function: Operation, wrt: Sequence[int], *, seeded: bool, with_results: bool = True,
+    alone: int = 0,
+) -> Operation:  # fmt: skip
     """The function that gives the results of ``function`` (unless they are not asked for), and
     behind them the gradient of each parameter of ``wrt`` (its number), of the parameter's type.
 
     ``seeded``: the gradients of the results are further parameters, of their types; else the only
-    result is one float, and its gradient is 1. Raises GradientError.
+    result is one float, and its gradient is 1. ``alone``: how many of the results, the last ones,
+    have no gradient; they are given in any case. Raises GradientError.
     """
     (body,) = function.regions
     builder = GraphBuilder(OPERATORS)
     new = replayed(builder, body)
     tape = list(builder.operations)
     results = [new[v] for v in body.terminator.operands]
-    seeds = _seeds(builder, body.terminator.operands, seeded)
+    ends = len(results) - alone
+    seeds = _seeds(builder, body.terminator.operands[:ends], seeded)
     sources = [body.arguments[i] for i in wrt]
     check_sources(sources)
     begun: dict[Value, Value] = {}
-    for result, seed in zip(results, seeds, strict=True):
+    for result, seed in zip(results[:ends], seeds, strict=True):
         begun[result] = builder.add(begun[result], seed) if result in begun else seed
     found = pulled_back(builder, tape, begun, sources)
     gradients = [found[s] if s in found else builder.zeros(s) for s in sources]
     extra = tuple(seeds) if seeded else ()
     names = (*function.strings("parameters"), *(f"d{i}" for i in range(len(extra))))
-    given = results if with_results else []
+    given = results if with_results else results[ends:]
     name = f"{function.attributes['sym_name']}_gradient"
     return builder.function(name, (*body.arguments, *extra), (*given, *gradients), names)
+
+
+def _gradient_of_step(function: Operation, wrt: Sequence[int], alone: int) -> Operation:
+    return gradient_of(function, wrt, seeded=True, with_results=False, alone=alone)
 
 
 def check_sources(sources: Sequence[Value]) -> None:
@@ -128,8 +134,7 @@ def parts_of(
              "forward mode (`jvp`) goes through it"),
         )  # fmt: skip
     if operation.name == FOR:
-        seeded = partial(gradient_of, seeded=True, with_results=False)
-        return parts_of_loop(builder, operation, cts, seeded)
+        return parts_of_loop(builder, operation, cts, _gradient_of_step)
     if operation.name == IF:
         return _parts_of_branches(builder, operation, cts)
     (ct,) = cts

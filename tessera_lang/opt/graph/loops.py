@@ -2,23 +2,31 @@
 all control flow in forward mode.
 
 Reverse mode of a loop goes through its steps the other way round. What a step began with is kept
-by the loop itself, as a result with an element for each step; where the number of steps is known to
-the run alone, the steps up to there are computed again. Owns these rewrites. Must not know the
-rules of operators.
+by the loop itself, as a result with an element for each step, and so is what takes longer to
+compute again than to store and read (products of long rows); all else is computed again. Where the
+number of steps is known to the run alone, the steps up to there are computed again. Owns these
+rewrites. Must not know the rules of operators.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from tessera_lang.ir.core import Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import RETURN, GraphBuilder
 from tessera_lang.ir.graph.custom import floats
+from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.ir.graph.regions import FOR, IF, WHILE, Counted, counted, function_of
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.record import replace
+from tessera_lang.target.tuning import OPERATIONS_OF_A_BYTE
 from tessera_lang.types.dtype import F32, I64
 
+DifferentiatedStep = Callable[[Operation, Sequence[int], int], Operation]
+"""A function, the numbers of its parameters, and how many of its results, the last ones, have no
+gradient: to a function of the gradients of the others that gives these, and the gradients."""
 Differentiated = Callable[[Operation, Sequence[int]], Operation]
 """A function of Graph IR, and the numbers of its parameters, to one that has derivatives."""
 _STEP = TensorType(I64, ())
@@ -42,12 +50,12 @@ def built(builder: GraphBuilder, loop: Counted) -> tuple[Value, ...]:
 
 def keeping_states(operation: Operation) -> Operation:
     """A loop of known length that also gives, behind its results, what it carries before each
-    step, where it does not give that already."""
+    step, and what a step computes that is read sooner than computed again, where it does not give
+    that already."""
     loop = counted(operation)
     if loop.steps is None:
         return operation
-    _, carried, _, _ = loop.arguments()
-    missing = [v for v in carried if v not in loop.pieces]
+    missing = [v for v in _kept(loop) if v not in loop.pieces]
     if not missing:
         return operation
     end = loop.region.terminator
@@ -57,25 +65,56 @@ def keeping_states(operation: Operation) -> Operation:
     return replace(operation, results=(*operation.results, *more), regions=(region,))
 
 
-def _states(builder: GraphBuilder, operation: Operation) -> list[Value]:
-    """What a loop of known length carries before each step."""
-    loop, results = counted(operation), operation.results
+def _kept(loop: Counted) -> list[Value]:
+    """What a gradient reads of each step: what the step begins with, and what it computes where
+    memory stores and gives it in less time than its operation takes."""
     _, carried, _, _ = loop.arguments()
-    if any(v not in loop.pieces for v in carried):
-        kept = keeping_states(operation)
+    return [*carried, *(v for v in _computed(loop.region) if _is_kept(loop.region, v))]
+
+
+def _computed(region: Region) -> list[Value]:
+    return [o.result for o in region.operations[:-1] if is_operator(o)]
+
+
+def _is_kept(region: Region, value: Value) -> bool:
+    (maker,) = (o for o in region.operations if value in o.results)
+    t, work = value.tensor_type, _work(maker)
+    if work is None or not t.dtype.is_float:
+        return False
+    return work > 2 * _bytes(value) * OPERATIONS_OF_A_BYTE[max(2, t.dtype.bytes)]
+
+
+def _work(operation: Operation) -> float | None:
+    """The arithmetic operations of an operator, where its sizes are numbers."""
+    shapes = [v.tensor_type.shape for v in (*operation.operands, operation.result)]
+    if not all(isinstance(n, int) for shape in shapes for n in shape):
+        return None
+    *operands, result = cast("list[tuple[int, ...]]", shapes)
+    return operator_of(operation).work(tuple(operands), result)
+
+
+def _bytes(value: Value) -> int:
+    t = value.tensor_type
+    return math.prod(cast("tuple[int, ...]", t.shape)) * max(8, t.dtype.bits) // 8
+
+
+def _stacks(builder: GraphBuilder, operation: Operation) -> dict[Value, Value]:
+    """What a loop of known length keeps of its steps, by the value in its region."""
+    loop, results = counted(operation), operation.results
+    kept = keeping_states(operation)
+    if kept is not operation:
         results = builder.repeated(kept, kept.operands)
-        loop = counted(kept)
+    pieces = counted(kept).pieces
     first = len(loop.carried)
-    return [results[first + loop.pieces.index(v)] for v in carried]
+    return {v: results[first + pieces.index(v)] for v in _kept(loop)}
 
 
 def parts_of_loop(
     builder: GraphBuilder, operation: Operation, cts: Sequence[Value | None],
-    gradient: Differentiated,
+    gradient: DifferentiatedStep,
 ) -> list[tuple[Value, Value | None]]:  # fmt: skip
     """The gradients of the operands of a loop of a number of steps, by a loop that goes the other
-    way. ``gradient``: a function that takes gradients of the results behind its parameters, and
-    gives those of some parameters. Sums over the steps have 32 bits at least."""
+    way. Sums over the steps have 32 bits at least."""
     loop = counted(operation)
     inner = builder.another()
     inner.span = operation.span
@@ -83,32 +122,32 @@ def parts_of_loop(
     wrt = [i for i, v in enumerate((number, *carried, *sliced, *rest)) if v in floats((v,))]
     pairs = zip(loop.pieces, cts[len(carried) :], strict=True)
     of_pieces = [(p, ct) for p, ct in pairs if ct is not None]
-    made = without_unused(gradient(_giving(loop, [p for p, _ in of_pieces]), wrt)).regions[0]
+    kept = [] if loop.steps is None else _kept(loop)[len(carried) :]
+    computed = _computed(loop.region)
+    seeded = _giving(loop, [*(p for p, _ in of_pieces), *computed])
+    found_again = gradient(seeded, wrt, len(computed)).regions[0]
+    made, again, spared = _reading(found_again, computed, kept)
     cts_of_carried = [Value(v.type, f"d{v.name}") for v in floats(carried)]
     sums = [Value(_summed(v), f"sum{i}") for i, v in enumerate(floats(rest))]
     elements = [Value(p.type) for p, _ in of_pieces]
     step = Value(_STEP, "step")
     own_states, own_sliced, own_rest = _copies(carried), _copies(sliced), _copies(rest)
-    more: list[Value] = []  # what the steps before are computed of, where none is kept
-    outer_more: list[Value] = []
-    at, states = step, own_states
+    at, states, more, outer_more = step, own_states, list[Value](), list[Value]()
     if loop.steps is None:
-        assert loop.count is not None
-        count, first = Value(_STEP, "count"), _copies(carried)
-        more, outer_more = [count, *first], [loop.count, *loop.carried]
-        at = inner.sub(inner.plus(count, -1), step)
-        again = Counted(None, tuple(first), (), tuple(own_rest), loop.region, count=at)
-        states, own_states = list(built(inner, again)), []
+        at, states, more = _states_again(inner, loop, step, own_rest)
+        own_states, outer_more = [], [cast("Value", loop.count), *loop.carried]
     given = iter(cts_of_carried)
     seeds = [next(given) if v in floats((v,)) else inner.zeros(v) for v in carried]
     seeds += elements
-    found = iter(inner.inlined(made, [at, *states, *own_sliced, *own_rest, *seeds]))
+    own_kept = _copies(kept)
+    given_all = [at, *states, *own_sliced, *own_rest, *seeds, *own_kept]
+    found = iter(inner.inlined(made, given_all))
     before = [next(found) for _ in cts_of_carried]
     pieces = [next(found) for _ in floats(sliced)]
     added = [inner.add(s, inner.cast(next(found), s.tensor_type.dtype)) for s in sums]
-    arguments = [step, *cts_of_carried, *sums, *own_states, *own_sliced, *elements,
-                 *own_rest, *more]  # fmt: skip
-    outer_states = [] if loop.steps is None else _states(builder, operation)
+    arguments = [step, *cts_of_carried, *sums, *own_states, *own_kept, *own_sliced,
+                 *elements, *own_rest, *more]  # fmt: skip
+    stacks = {} if loop.steps is None else _stacks(builder, operation)
     starts = [
         ct or builder.zeros(v)
         for v, ct in zip(operation.results, cts, strict=True)
@@ -117,14 +156,50 @@ def parts_of_loop(
     zeros = [builder.zeros(s) for s in sums]
     back = Counted(
         loop.steps, (*starts, *zeros),
-        (*outer_states, *loop.sliced, *(ct for _, ct in of_pieces)),
+        (*stacks.values(), *loop.sliced, *(ct for _, ct in of_pieces)),
         (*loop.rest, *outer_more), _region(inner, arguments, (*before, *added, *pieces)),
         reverse=loop.steps is not None and not loop.reverse, count=loop.count,
+        again=again, spared=spared,
     )  # fmt: skip
     results = iter(built(builder, back))
     parts: list[tuple[Value, Value | None]] = [(v, next(results)) for v in floats(loop.carried)]
     parts += [(v, builder.cast(next(results), v.tensor_type.dtype)) for v in floats(loop.rest)]
     return [*parts, *((v, next(results)) for v in floats(loop.sliced))]
+
+
+def _states_again(
+    inner: GraphBuilder, loop: Counted, step: Value, rest: Sequence[Value]
+) -> tuple[Value, list[Value], list[Value]]:
+    """The number of the step that is the last but ``step``, what it begins with, and the arguments
+    of which that is computed: the number of steps, and what is carried before the first."""
+    count, first = Value(_STEP, "count"), _copies(loop.arguments()[1])
+    at = inner.sub(inner.plus(count, -1), step)
+    before_it = Counted(None, tuple(first), (), tuple(rest), loop.region, count=at)
+    return at, list(built(inner, before_it)), [count, *first]
+
+
+def _reading(
+    made: Region, computed: Sequence[Value], kept: Sequence[Value]
+) -> tuple[Region, int, int]:
+    """A step of the gradient that reads what is kept, by further arguments. ``made``: one that
+    gives, before the gradients, what the step of the loop has ``computed``. Beside it how many
+    operations it has still to do again, and how many bytes these results are."""
+    end = made.terminator
+    again, gradients = end.operands[: len(computed)], end.operands[len(computed) :]
+    here = dict(zip(computed, again, strict=True))
+    own = _copies(kept)
+    there = {here[v]: argument for v, argument in zip(kept, own, strict=True)}
+    operations = [
+        replace(o, operands=tuple(there.get(v, v) for v in o.operands))
+        for o in (*made.operations[:-1], replace(end, operands=gradients))
+    ]
+    region = Region((*made.arguments, *own), tuple(operations))
+    region = without_unused(function_of(region)).regions[0]
+    left = [o for o in region.operations[:-1] if is_operator(o) and o.result in set(again)]
+    work = [_work(o) for o in left]
+    if any(w is None for w in work):
+        return region, 0, 0
+    return region, round(sum(w or 0.0 for w in work)), sum(_bytes(o.result) for o in left)
 
 
 def _giving(loop: Counted, pieces: Sequence[Value]) -> Operation:

@@ -3,6 +3,7 @@ what stays step by step."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
+from tessera_lang.opt.graph import loops
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import gradient_of
@@ -79,6 +81,43 @@ def test_random_loops(seed: int) -> None:
         one = gradient_of(function, [i], seeded=False, with_results=True)
         _, own = reference.run(checked(decompose(one)), inputs)
         np.testing.assert_allclose(own, gradients[i], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sample(4)
+def test_what_is_kept_changes_no_gradient(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but what is carried, or all that a step computes, and again for the gradient of the
+    gradient."""
+    text, inputs = random_loop(seed), random_inputs(seed)
+    function, every = graph_of(text), range(len(inputs))
+    found: list[Any] = []
+    for operations in (math.inf, 0.0):
+        monkeypatch.setattr(loops, "OPERATIONS_OF_A_BYTE", {8: operations})
+        one = gradient_of(function, every, seeded=False, with_results=False)
+        ones: list[Any] = [np.ones_like(v) for v in inputs]
+        two = gradient_of(without_unused(one), every, seeded=True, with_results=True)
+        found.append(reference.run(checked(two), [*inputs, *ones]))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def test_products_of_long_rows_are_kept() -> None:
+    text = """
+def f(x, w):
+    h = x[0]
+    for row in x:
+        h = op.sin(op.tanh(h @ w + row))
+    return op.sum(h)
+"""
+    for n, kept in ((8, 2), (512, 3)):
+        function = graph_of(text, f"x: f32[20, 4, {n}], w: f32[{n}, {n}]")
+        gradient = without_unused(gradient_of(function, [0, 1], seeded=False, with_results=False))
+        forward, back = (o for o in gradient.regions[0].operations if o.name == "graph.for")
+        assert len(forward.results) == kept  # the last state, those before, and the products
+        again = 4 * n * (1 if kept == 3 else 2 * n)
+        assert back.integer("again") >= again and back.integer("spared") >= 4 * n * 4
+        products = sum(o.name == "graph.matmul" for o in back.regions[0].operations)
+        assert products == (2 if kept == 3 else 3)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -207,8 +246,8 @@ def test_reverse_mode_of_while_is_refused_with_what_to_do() -> None:
 def test_sums_over_steps_have_32_bits() -> None:
     function = graph_of(RECURRENT, "x: bf16[20, 3], w: bf16[3, 3]")
     gradient = checked(gradient_of(function, [1], seeded=False, with_results=False))
-    loops = [o for o in gradient.regions[0].operations if o.name == "graph.for"]
-    assert [str(v.tensor_type.dtype) for v in loops[-1].results[:2]] == ["bf16", "f32"]
+    found = [o for o in gradient.regions[0].operations if o.name == "graph.for"]
+    assert [str(v.tensor_type.dtype) for v in found[-1].results[:2]] == ["bf16", "f32"]
     assert str(gradient.regions[0].terminator.operands[0].tensor_type.dtype) == "bf16"
 
 
