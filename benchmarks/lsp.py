@@ -18,6 +18,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -248,11 +249,76 @@ def start_up() -> tuple[float, float]:
         with Raw() as raw:
             raw.open("untitled:start", source(60))
             best = min(best, time.perf_counter() - start)
-            status = Path(f"/proc/{raw.process.pid}/status")
-            if status.exists():
-                peak = next(s for s in status.read_text().splitlines() if s.startswith("VmHWM"))
-                memory = int(peak.split()[1]) / 1000
+            memory = memory_of(raw.process.pid)
     return best, memory
+
+
+FILES = 1000
+KEYS = 20
+
+
+def workspace() -> dict[str, float]:
+    """Files that are opened at once: milliseconds of the wall clock from a key in one of them to
+    its diagnostics while the others wait, and the most memory in MB when all were checked."""
+    from tests.lsp.raw import Raw
+
+    found: list[float] = []
+    with tempfile.TemporaryDirectory() as folder, Raw() as raw:
+        texts = {
+            (Path(folder) / f"m{i}.tessera").as_uri(): source(60).replace("128", str(128 + i))
+            for i in range(FILES)
+        }
+        for uri, text in texts.items():
+            item = {"uri": uri, "languageId": "tessera", "version": 1, "text": text}
+            raw.tell("textDocument/didOpen", textDocument=item)
+        uri = list(texts)[FILES // 2]
+        raw.change(uri, 2, {"text": texts[uri] + "\n"})
+        raw.diagnostics(uri, 2)  # all were read by now
+        for version in range(3, 3 + KEYS):
+            start = time.perf_counter()
+            raw.change(uri, version, {"text": texts[uri] + "\n" * version})
+            raw.diagnostics(uri, version)
+            found.append(1e3 * (time.perf_counter() - start))
+        while len({p["uri"] for p in raw.published}) < FILES:
+            raw.until(lambda m: m.get("method") == "textDocument/publishDiagnostics")
+        memory = memory_of(raw.process.pid)
+    return {"files": FILES, "key_median_ms": round(statistics.median(found), 1),
+            "key_p95_ms": round(percentile(found, 0.95), 1), "goal_ms": 100,
+            "memory_mb": round(memory)}  # fmt: skip
+
+
+def cancelled() -> dict[str, float]:
+    """Milliseconds of the wall clock from a cancelling to its answer, while a file of the library
+    is checked after an edit."""
+    from tests.lsp.raw import Raw
+
+    found: list[float] = []
+    path = LIBRARY / "scan.tessera"
+    text, uri = path.read_text(encoding="utf-8"), path.as_uri()
+    with Raw() as raw:
+        raw.open(uri, text)
+        for version in range(2, 2 + KEYS):
+            raw.change(uri, version, {"text": text + "\n" * version})
+            raw.number += 1
+            number = raw.number
+            document = {"textDocument": {"uri": uri}}
+            raw.send({"id": number, "method": "textDocument/semanticTokens/full",
+                      "params": document})  # fmt: skip
+            start = time.perf_counter()
+            raw.tell("$/cancelRequest", id=number)
+            raw.until(lambda m, number=number: m.get("id") == number)
+            found.append(1e3 * (time.perf_counter() - start))
+    return {"median_ms": round(statistics.median(found), 2),
+            "p95_ms": round(percentile(found, 0.95), 2), "goal_ms": 20}  # fmt: skip
+
+
+def memory_of(pid: int) -> float:
+    """The most memory that a process took, in MB; infinite where nothing says it."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return float("inf")
+    peak = next(s for s in status.read_text().splitlines() if s.startswith("VmHWM"))
+    return int(peak.split()[1]) / 1000
 
 
 def percentile(samples: list[float], share: float) -> float:
@@ -294,10 +360,13 @@ def main() -> None:
         rows += rows_of(sample, asyncio.run(measure(sample, EDITS // 4, 3)))
     seconds, memory = start_up()
     print(f"start to first diagnostic {1e3 * seconds:.0f} ms (goal 1000), memory {memory:.0f} MB")
+    many, stopped = workspace(), cancelled()
+    print(f"{FILES} files: {many}\ncancelled requests: {stopped}")
     record = {
         "title": "language server, message read to message written", "machine": machine(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "rows": rows, "start_ms": round(1e3 * seconds), "memory_mb": round(memory),
+        "workspace": many, "cancelled": stopped,
     }  # fmt: skip
     (RESULTS / "lsp.json").write_text(json.dumps(record, indent=1) + "\n")
 

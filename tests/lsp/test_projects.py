@@ -98,3 +98,20 @@ def test_severities_of_lints(tmp_path: Path, options: Any, severity: int) -> Non
         assert d["code"] == "P1001" and d["severity"] == severity
         server.tell("workspace/didChangeConfiguration", settings={"tessera": {"lints": "off"}})
         server.until_shown(uri, lambda found: not found)
+
+
+def test_the_edited_file_goes_before_many_others(tmp_path: Path) -> None:
+    """Nor do the others wait for each other's imports: all have their diagnostics."""
+    count = 120
+    with Raw() as raw:
+        uris = [(tmp_path / f"m{i}.tessera").as_uri() for i in range(count)]
+        for i, uri in enumerate(uris):
+            text = f"import std.reduce\n\nWIDTH = {i}\ny = nothing\n"
+            item = {"uri": uri, "languageId": "tessera", "version": 1, "text": text}
+            raw.tell("textDocument/didOpen", textDocument=item)
+        raw.change(uris[3], 2, {"text": "x = nobody\n"})
+        assert len(raw.diagnostics(uris[3], 2)) == 1
+        before = {p["uri"] for p in raw.published}
+        assert len(before) <= count // 2
+        while {p["uri"] for p in raw.published} != set(uris):
+            raw.until(lambda m: m.get("method") == "textDocument/publishDiagnostics")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.session import Session
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
 
-def imports(session: Session, path: str, other: str) -> bool:
-    """Whether ``path`` imports ``other``, directly or not; True where that cannot be told."""
+def imports(session: Session, path: str, others: AbstractSet[str]) -> bool:
+    """Whether ``path`` imports one of ``others``, directly or not; True where that cannot be
+    told."""
+    wanted = others - {path}
+    if not wanted:
+        return False
     try:
-        return other in session.closure(path) or misses_some(session, path)
+        return not wanted.isdisjoint(session.closure(path)) or misses_some(session, path)
     except (TesseraError, RecursionError):
         return True
 

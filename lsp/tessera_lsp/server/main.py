@@ -63,6 +63,7 @@ def serve() -> int:
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing but the protocol may be written there
     server = make_server()
+    sys.setswitchinterval(0.001)  # the loop that reads waits so long for a check at most
     collect_rarely()
     if os.name == "posix":
         watch_editor(lambda: server.process_id)

@@ -20,7 +20,7 @@ from tessera_lang import __version__
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
-from tessera_lang.interruption import Dropped
+from tessera_lang.interruption import Dropped, pause
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
@@ -99,6 +99,8 @@ class TesseraServer(LanguageServer):
         self.on_end: list[Callable[[], None]] = []
         self.on_settings: list[Callable[[object], None]] = []
         self._touches = 0
+        self._edited: set[str] = set()  # files whose importers are not looked for yet
+        self._fed: set[Project] = set()  # those that have the texts of open files
         self.ended_well = False
 
     @property
@@ -155,6 +157,8 @@ class TesseraServer(LanguageServer):
     def said_of(self, path: str) -> tuple[Diagnostic, ...]:
         """What is said of an open file as it is now; what tests and lints show where known."""
         known = self.open[path]
+        if self._edited - {path}:
+            self.schedule_importers()
         if known.is_due:
             self.check_early(path)
         return known.diagnostics
@@ -184,8 +188,10 @@ class TesseraServer(LanguageServer):
     def project_of(self, path: str) -> Project:
         """What a file belongs to; a project that is new here gets the texts of open files."""
         found = self.projects.of(path, self.folders())
-        for other, known in self.open.items():
-            found.session.set_text(other, known.file.text, known.file.version)
+        if found not in self._fed:
+            self._fed.add(found)
+            for other, known in self.open.items():
+                found.session.set_text(other, known.file.text, known.file.version)
         self.tell_faults(found)
         return found
 
@@ -211,7 +217,7 @@ class TesseraServer(LanguageServer):
         for project in self.projects:
             project.session.set_text(path, known.file.text, known.file.version)
         self.schedule(path)
-        self.schedule_importers(path)
+        self._edited.add(path)
         self.touch(known)
         for tell in self.on_edit:
             tell(path)
@@ -224,7 +230,7 @@ class TesseraServer(LanguageServer):
         for project in self.projects:
             project.session.drop_text(path)
         self.push(lsp.PublishDiagnosticsParams(uri=known.uri, diagnostics=[]))
-        self.schedule_importers(path)
+        self._edited.add(path)
 
     def configured(self, settings: object) -> None:
         """Settings of the editor: ``{"lints": "hints"}``, alone or under ``tessera``."""
@@ -255,11 +261,18 @@ class TesseraServer(LanguageServer):
         for path in self.open:
             self.schedule(path)
 
-    def schedule_importers(self, path: str) -> None:
-        """Check the open files again that import a file, directly or not."""
+    def schedule_importers(self) -> None:
+        """Check the open files again that import one that was edited, directly or not. Among many
+        files that takes long: it is done once for all edits there were, and after the check of
+        what was edited."""
+        found: list[str] = []
         for other, known in self.open.items():
-            if other != path and imports.imports(known.project.session, other, path):
-                self.schedule(other)
+            pause()
+            if imports.imports(known.project.session, other, self._edited):
+                found.append(other)
+        self._edited.clear()
+        for other in found:
+            self.schedule(other)
 
     def due(self, now: float) -> Callable[[], None] | float | None:
         """The check that comes next, or when there will be one."""
@@ -267,6 +280,8 @@ class TesseraServer(LanguageServer):
         if first:
             path = max(first)[1]
             return lambda: self.check_early(path)
+        if self._edited:
+            return self.schedule_importers
         rested = [(k.late_at, -k.touched, p) for p, k in self.open.items() if k.late_at is not None]
         ready = [(touched, path) for at, touched, path in rested if at <= now]
         if not ready:
