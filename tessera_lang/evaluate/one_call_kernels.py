@@ -31,6 +31,7 @@ from tessera_lang.target.host_world import KernelReference, World
 from tessera_lang.types.dtype import BOOL, F32, F64, I64, DType
 
 KERNEL = "call"
+_PARAMETER = "argument"
 IN_KERNELS_ALONE = (
     "tile_range", "shared", "prefetch", "barrier", "window", "causal", "iota",
 )  # fmt: skip
@@ -120,9 +121,9 @@ class _Text:
             if known is array:
                 return name
         count = len(self.arrays)
-        name = f"argument{count}"  # the same for all calls, which share a kernel
+        name = f"{_PARAMETER}{count}"  # the same for all calls, which share a kernel
         if e is None:
-            self.written[name] = "xyz"[count] if count < len("xyz") else f"x{count}"
+            self.written[name] = written(name)
         else:
             self.written[name] = source_text(e)
         self.arrays[name] = array
@@ -384,6 +385,22 @@ def _slice(found: slice[object, object, object]) -> str:
     step = "" if found.step is None else f":{found.step}"
     first, last = ("" if b is None else str(b) for b in (found.start, found.stop))
     return f"{first}:{last}{step}"
+
+
+def written(name: str) -> str:
+    """A parameter of such a kernel as messages call it: `x`, `y`, `z`, `x3`."""
+    if not name.startswith(_PARAMETER) or not name[len(_PARAMETER) :].isdigit():
+        return name
+    number = int(name[len(_PARAMETER) :])
+    return "xyz"[number] if number < len("xyz") else f"x{number}"
+
+
+def call_of(path: str) -> str:
+    """The call that a kernel of such a text is for; empty of another path."""
+    head, found, call = path.partition(") ")
+    if not (found and head.startswith("<(") and call.endswith(">")):
+        return ""
+    return re.sub(rf"\b{_PARAMETER}\d+\b", lambda m: written(m[0]), call[:-1])
 
 
 def _launched(

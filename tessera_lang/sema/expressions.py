@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeGuard, cast
 
+from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.context import Context, text_of
-from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.expression_text import is_simple, source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.lane_counts import is_lane_count, lane_count_fits
@@ -30,6 +31,7 @@ from tessera_lang.sema.operators import Operand, meet, operate, silent
 from tessera_lang.sema.side_tables import (
     Local,
 )
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
@@ -181,10 +183,18 @@ def require_bool(c: Context, e: ast.Expr, term: Term) -> Term:
     """A condition: a bool, never a number."""
     if is_silent(term) or term == Scalar(BOOL):
         return term
-    helps = (f"compare it: `{source_of(e)} != 0`",)
+    number = isinstance(term, (Scalar, Weak, Open))
+    # Bits and choices would take the comparison for an operand.
+    alone = is_simple(e) or (
+        isinstance(e, ast.Binary) and e.operator not in ("&", "|", "^", "<<", ">>")
+    )
+    first, last = ("", " != 0") if alone else ("(", ") != 0")
+    start, end = (Span(e.span.anchor, at, at) for at in (e.span.start, e.span.end))
+    fix = Fix("compare it with 0", (Edit(start, first), Edit(end, last)), "unsafe")
     return c.report(
         "T0205", f"a condition is a `bool`, not `{text_of(term)}`", e.span,
-        helps=helps if isinstance(term, (Scalar, Weak, Open)) else (),
+        helps=(f"compare it: `{first}{source_of(e)}{last}`",) if number else (),
+        fixes=(fix,) if number else (),
     )  # fmt: skip
 
 

@@ -130,3 +130,19 @@ def test_what_is_told_to_convert_is_what_would_wrap(body: str) -> None:
     with pytest.raises(tessera.TesseraError, match="T0202") as caught:
         tessera.compile(text, target="cpu").f(np.ones(3, np.uint8), 3)
     assert f"`{WRAPS[body]}`" in str(caught.value)
+
+
+NUMBERS = {"k & 1": "(k & 1) != 0", "k": "k != 0", "k % 3": "k % 3 != 0",
+           "k if k > 1 else 2": "(k if k > 1 else 2) != 0"}  # fmt: skip
+
+
+@pytest.mark.parametrize("test", NUMBERS)
+def test_a_number_as_a_condition_is_told_how_it_is_compared(test: str) -> None:
+    text = "@op.kernel\ndef f(x: mut i64[n]):\n    for k in range(n):\n        if {}:\n"
+    text += "            x[k] = 1\n"
+    with pytest.raises(tessera.TesseraError, match="T0205") as caught:
+        tessera.compile(text.format(test), target="cpu").f(np.zeros(9, np.int64))
+    assert f"`{NUMBERS[test]}`" in str(caught.value)
+    x = np.zeros(9, np.int64)
+    tessera.compile(text.format(NUMBERS[test]), target="cpu").f(x)
+    np.testing.assert_array_equal(x, [bool(eval(test, {"k": k})) for k in range(9)])

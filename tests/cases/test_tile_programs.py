@@ -341,6 +341,13 @@ def test_many_signatures_are_a_warning_that_names_what_varies() -> None:
         calls()
 
 
+def test_many_signatures_of_a_call_name_the_call() -> None:
+    text = "def f(x):\n    s = 0.0\n    for i in range(1, 40):\n"
+    m = module(f"{text}        s += op.cummax(x[:i * i])[-1]\n    return s\n", "cpu")
+    with pytest.warns(TesseraWarning, match=r"the kernel of `op.cummax\(x\)` .* axis 0 of `x`"):
+        assert m.f(random(2000)) > 0
+
+
 SUMS_WITH_HELPERS = """
 def rows(a):
     return a.shape[0]

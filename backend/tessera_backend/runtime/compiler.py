@@ -225,13 +225,20 @@ class SessionProvider:
         seen.add(wanted)
         ours = _is_standard(self.path)  # what varies there is for us to mend, not the user
         if len(seen) == _MAX_SIGNATURES and not ours:
+            from tessera_lang.evaluate.one_call_kernels import call_of, written
+
             interface = self.interface(name)
             names = [p.name for p in (*interface.brackets, *interface.parameters)]
+            call = call_of(self.path)  # the host program has no kernel of that name
+            shown = f"the kernel of `{call}`" if call else f"`{name}`"
+            names = [written(n) for n in names] if call else names
             varies = signatures.varying(sorted(seen, key=repr), names)
             tell_once(f"signatures {self.path} {name}", diagnostic(
-                "T0850", f"`{name}` is being compiled for its {_MAX_SIGNATURES}th signature, "
+                "T0850", f"{shown} is being compiled for its {_MAX_SIGNATURES}th signature, "
                 f"({signatures.text(wanted)}); what varies most is {varies}", severity="warning",
-                helps=("make a compile-time value a run-time parameter, and call with few layouts "
+                helps=("each size class of an array has code of its own; where sizes change in a"
+                       " loop compute with one array of the largest size" if call else
+                       "make a compile-time value a run-time parameter, and call with few layouts "
                        "and sizes",),
             ))  # fmt: skip
 

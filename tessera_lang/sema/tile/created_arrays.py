@@ -130,7 +130,7 @@ def names_made_again(c: TileContext) -> frozenset[str]:
 def could_be_array(c: TileContext, name: str) -> bool:
     """Whether a variable would be an array if it was made outside of loops, and once."""
     return any(
-        target.id == name and is_maker(c, value)
+        target.id == name and (is_maker(c, value) or _is_fresh(c, value))
         for s in statements(c.declaration.body)
         for target, value in _named_values(s)
     )
@@ -151,16 +151,22 @@ def refill(c: TileContext, name: str) -> str:
     return ""
 
 
-def other_value(c: TileContext, name: str) -> Span | None:
-    """Where a variable that would be an array gets a value beside the one that makes it."""
-    makers = 0
+def other_value(c: TileContext, name: str) -> tuple[Span, str] | None:
+    """Where a variable that would be an array gets a value beside the one that makes it, and what
+    stores that value into it; empty where it is made in a loop or a condition."""
+    made: list[ast.Name] = []
+    top = {target for s in c.declaration.body for target, _ in _named_values(s)}
     for s in statements(c.declaration.body):
-        made = {target for target, value in _named_values(s) if is_maker(c, value)}
+        values = dict(_named_values(s))
         for t in targets(s):
-            if isinstance(t, ast.Name) and t.id == name:
-                makers += t in made
-                if (t not in made or makers > 1) and not isinstance(s, ast.AugmentedAssign):
-                    return t.span
+            if not isinstance(t, ast.Name) or t.id != name:
+                continue
+            value = values.get(t)
+            if value is not None and not made and (is_maker(c, value) or _is_fresh(c, value)):
+                made.append(t)
+            elif not isinstance(s, ast.AugmentedAssign):
+                stored = made and made[0] in top and value is not None
+                return t.span, f"{name}[:] = {source_of(value)}" if stored and value else ""
     return None
 
 

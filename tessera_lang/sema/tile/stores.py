@@ -5,7 +5,7 @@ Owns the meeting of a value with its place. Must not know control flow.
 
 from __future__ import annotations
 
-from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import replace
 from tessera_lang.sema.atomics import writable
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
@@ -166,18 +166,12 @@ def into_buffer(
                  f"or give the name a new value: `{source_of(target.value)} = ...`",
                  "or make it a parameter, an array of the call: `y: mut f32[n]`")  # fmt: skip
         labels: tuple[Label, ...] = ()
+        fixes: tuple[Fix, ...] = ()
         if isinstance(target.value, ast.Name) and could_be_array(c, target.value.id):
-            name = target.value.id
-            other = other_value(c, name)
-            if other is not None:
-                labels = (Label(other, f"`{name}` gets another value here"),)
-            fill = refill(c, name)
-            again = f"; write `{name}[:] = {fill}` where it is made now" if fill else ""
-            helps = (f"make `{name}` once, outside of loops and conditions, and give it no other"
-                     f" value: then it is an array{again}", helps[0])  # fmt: skip
+            labels, helps, fixes = _made_elsewhere(c, target.value.id, helps[0])
         c.report(
             "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
-            "only buffers and arrays are stored into", labels=labels, helps=helps,
+            "only buffers and arrays are stored into", labels=labels, helps=helps, fixes=fixes,
         )  # fmt: skip
         return
     if not isinstance(target.value, ast.Name):
@@ -195,6 +189,25 @@ def into_buffer(
         c.report("T0604", f"`{source_of(target)}` is one element, and this is a tile", value.span)
     _buffer_dtype(c, target, base, o)
     c.env[target.value.id] = full_axes(base)
+
+
+def _made_elsewhere(
+    c: TileContext, name: str, copied: str
+) -> tuple[tuple[Label, ...], tuple[str, ...], tuple[Fix, ...]]:
+    """What makes a variable an array that gets another value, or is made in a loop."""
+    fill, other = refill(c, name), other_value(c, name)
+    again = f"; write `{name}[:] = {fill}` where it is made now" if fill else ""
+    helps = (f"make `{name}` once, outside of loops and conditions, and give it no other"
+             f" value: then it is an array{again}", copied)  # fmt: skip
+    if other is None:
+        return (), helps, ()
+    at, stored = other
+    labels = (Label(at, f"`{name}` gets another value here"),)
+    if not stored:
+        return labels, ("give the other value a name of its own", *helps), ()
+    end = Span(at.anchor, at.end, at.end)
+    fixes = (Fix("store into the array", (Edit(end, "[:]"),), "unsafe"),)
+    return labels, (f"store the other value into it: `{stored}`", *helps), fixes
 
 
 def full_axes(base: Tile) -> tuple[TileAxis, ...]:
