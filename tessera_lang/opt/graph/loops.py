@@ -67,21 +67,31 @@ def keeping_states(operation: Operation) -> Operation:
 
 def _kept(loop: Counted) -> list[Value]:
     """What a gradient reads of each step: what the step begins with, and what it computes where
-    memory stores and gives it in less time than its operation takes."""
+    memory stores and gives it in less time than its operation takes. Of the latter no more than the
+    bytes of the operands of the loop: those first that save most operations a byte."""
     _, carried, _, _ = loop.arguments()
-    return [*carried, *(v for v in _computed(loop.region) if _is_kept(loop.region, v))]
+    makers = {o.result: o for o in loop.region.operations[:-1] if is_operator(o)}
+    gains = {v: (_work(o) or 0.0) / max(1, _bytes(v)) for v, o in makers.items() if _is_kept(o)}
+    left = sum(map(_bytes, loop.operands)) if gains else 0
+    found: set[Value] = set()
+    for value in sorted(gains, key=lambda v: -gains[v]):
+        size = cast("int", loop.steps) * _bytes(value)
+        if size <= left:
+            found.add(value)
+            left -= size
+    return [*carried, *(v for v in makers if v in found)]
 
 
 def _computed(region: Region) -> list[Value]:
     return [o.result for o in region.operations[:-1] if is_operator(o)]
 
 
-def _is_kept(region: Region, value: Value) -> bool:
-    (maker,) = (o for o in region.operations if value in o.results)
-    t, work = value.tensor_type, _work(maker)
+def _is_kept(maker: Operation) -> bool:
+    """Whether a value is stored and read in less time than it takes to compute it."""
+    t, work = maker.result.tensor_type, _work(maker)
     if work is None or not t.dtype.is_float:
         return False
-    return work > 2 * _bytes(value) * OPERATIONS_OF_A_BYTE[max(2, t.dtype.bytes)]
+    return work > 2 * _bytes(maker.result) * OPERATIONS_OF_A_BYTE[max(2, t.dtype.bytes)]
 
 
 def _work(operation: Operation) -> float | None:
@@ -94,8 +104,10 @@ def _work(operation: Operation) -> float | None:
 
 
 def _bytes(value: Value) -> int:
+    """Those of a value; 0 where a size is a name."""
     t = value.tensor_type
-    return math.prod(cast("tuple[int, ...]", t.shape)) * max(8, t.dtype.bits) // 8
+    sizes = [n for n in t.shape if isinstance(n, int)]
+    return math.prod(sizes) * max(8, t.dtype.bits) // 8 if len(sizes) == t.rank else 0
 
 
 def _stacks(builder: GraphBuilder, operation: Operation) -> dict[Value, Value]:

@@ -23,6 +23,7 @@ from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import gradient_of
 from tessera_lang.opt.graph.push_forward import tangent_of
+from tests.house.places import ROOT
 from tests.unit.graph import on_cpu, reference
 from tests.unit.graph.random_loops import (
     PARAMETERS,
@@ -118,6 +119,38 @@ def f(x, w):
         assert back.integer("again") >= again and back.integer("spared") >= 4 * n * 4
         products = sum(o.name == "graph.matmul" for o in back.regions[0].operations)
         assert products == (2 if kept == 3 else 3)
+
+
+def _logits_kept(function: Operation) -> bool:
+    gradient = without_unused(gradient_of(function, [0, 1], seeded=False, with_results=False))
+    forward = next(o for o in gradient.regions[0].operations if o.name == "graph.for")
+    return any(v.tensor_type.rank == 3 for v in forward.results)
+
+
+def test_cross_entropy_of_the_page_without_logits() -> None:
+    """Beside NumPy, and what is kept of it: logits where they are smaller than what they are of."""
+    page = (ROOT / "docs" / "graph.md").read_text(encoding="utf-8")
+    text = page[page.index("def cross_entropy") :].split("```")[0].replace("cross_entropy", "f")
+    n, d, parts, some = 9, 4, 16, 5
+    signature = f"x: f32[{n}, {d}], w: f32[{parts}, {some}, {d}], y: i32[{n}]"
+    function = checked(graph_of(text, signature))
+    assert sum(o.name == "graph.for" for o in function.regions[0].operations) == 1
+    rng: Any = np.random.default_rng(0)
+    x, w = rng.normal(size=(n, d)), rng.normal(size=(parts, some, d))
+    y = rng.integers(0, parts * some, n)
+    z = x @ w.reshape(-1, d).T
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    wanted = np.mean(-np.log(p[np.arange(n), y]))
+    np.testing.assert_allclose(reference.run(function, [x, w, y])[0], wanted, rtol=1e-12)
+    gradient = checked(gradient_of(function, [0, 1], seeded=False, with_results=False))
+    p[np.arange(n), y] -= 1.0
+    p /= n
+    dx, dw = reference.run(gradient, [x, w, y])
+    np.testing.assert_allclose(dx, p @ w.reshape(-1, d), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(dw, (p.T @ x).reshape(w.shape), rtol=1e-9, atol=1e-12)
+    sizes = "x: f32[{0}, {1}], w: f32[16, 20, {1}], y: i32[{0}]"
+    assert _logits_kept(graph_of(text, sizes.format(64, 512)))
+    assert not _logits_kept(graph_of(text, sizes.format(4096, 128)))
 
 
 @pytest.mark.parametrize("seed", range(6))
