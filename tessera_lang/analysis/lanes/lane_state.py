@@ -24,8 +24,11 @@ from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import OUTER_EXITS
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.launch_plan import LARGEST_SIZE
 from tessera_lang.types.dtype import DType
 
+_ROW = LARGEST_SIZE  # that places along the axes before are multiplied by, in an array
+_NO_END = _ROW**8
 STEPS = 20_000
 """Operations a walk may take before it gives up."""
 Exit = tuple[Mask, tuple[Form, ...]]
@@ -71,7 +74,8 @@ class Target:
 @dataclass(slots=True)
 class LaneWalk:
     """The state of the walk. ``thorough``: what costs more is looked at too, as lanes seem to meet.
-    ``unique``: atomics whose results no two lanes have, with the cell."""
+    ``unique``: atomics whose results no two lanes have, with the cell. ``arrays``: views that are
+    looked at as shared memory is, with their pointers."""
 
     control: Mapping[str, Callable[[LaneWalk, Operation], None]]
     rules: LaneRules
@@ -84,6 +88,7 @@ class LaneWalk:
     accesses: list[ArrayAccess] | None = None  # of arrays and buffers, where asked for
     thorough: bool = False
     unique: Mapping[Operation, object] = field(default_factory=dict[Operation, object])
+    arrays: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
     _relevant: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
 
     @property
@@ -135,20 +140,25 @@ class LaneWalk:
     # --- accesses ---------------------------------------------------------------------------
 
     def is_shared(self, operation: Operation) -> bool:
-        return isinstance(operation.operands[BUFFER_AT[operation.name]].type, BufferType)
+        memory = operation.operands[BUFFER_AT[operation.name]]
+        return isinstance(memory.type, BufferType) or memory in self.arrays
 
     def access(self, operation: Operation) -> None:
         at = BUFFER_AT[operation.name]
-        buffer, indices = operation.operands[at], operation.operands[at + 1 :]
-        t = cast("BufferType", buffer.type)
-        place, mask = self._place(indices, t.shape)
+        memory, indices = operation.operands[at], operation.operands[at + 1 :]
+        pointer = self.arrays.get(memory)
+        if pointer is not None:
+            place, mask, extent = self._place_in_array(indices), self.mask, _NO_END
+        else:
+            shape = cast("BufferType", memory.type).shape
+            (place, mask), extent = self._place(indices, shape), prod(shape)
         value = self._stored(operation) if operation.name == "tile.store" else None
         tells = self._tells(indices) if self.thorough else ()
         record = Record(
             operation, KINDS[operation.name], mask, place, tuple(self.facts), value, tells
         )
         if mask.may:
-            self.memory.touch(buffer, prod(t.shape), record)
+            self.memory.touch(pointer or memory, extent, record)
 
     def _stored(self, operation: Operation) -> Linear | None:
         """What is stored, where it is the same in every lane."""
@@ -189,6 +199,16 @@ class LaneWalk:
                 mask = mask.both(inside)
             place = place.scaled(extent) + form
         return place, mask
+
+    def _place_in_array(self, indices: Sequence[Value]) -> Linear | None:
+        """A number that is the same for equal indices, whatever the sizes are."""
+        place = Linear()
+        for value in indices:
+            form = self.rules.form(value)
+            if not isinstance(form, Linear):
+                return None
+            place = place.scaled(_ROW) + form
+        return place
 
     # --- values -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ launch can have done. Must not know what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -29,6 +29,8 @@ from tessera_lang.analysis.lanes.synchronised import Synchronised, unique_result
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
+
+NO_ARRAYS: Mapping[Value, Value] = {}
 
 # --- control ------------------------------------------------------------------------------
 
@@ -203,19 +205,20 @@ _RULES: dict[str, Callable[[LaneWalk, Operation], None]] = {
 
 def walk_lanes(
     kernel: Operation, uniformity: Uniformity, ranges: Ranges,
-    untraced: frozenset[Operation] = frozenset(),
+    untraced: frozenset[Operation] = frozenset(), arrays: Mapping[Value, Value] = NO_ARRAYS,
 ) -> SharedMemory:  # fmt: skip
-    """What a kernel without divergent barriers does in shared memory. Raises GivesUp. Where lanes
-    seem to meet, a second walk asks more: what single axes and remainders say, what comes in which
-    iteration, and whether atomics order it."""
+    """What a kernel without divergent barriers does in shared memory, and in ``arrays``: views of
+    what belongs to single groups, with their pointers. Raises GivesUp. Where lanes seem to meet, a
+    second walk asks more: what single axes and remainders say, what comes in which iteration, and
+    whether atomics order it."""
     walk = _start(kernel, uniformity, ranges)
-    walk.memory.untraced = untraced
+    walk.memory.untraced, walk.arrays = untraced, arrays
     walk.block(kernel.regions[0])
     if not walk.memory.suspicions:
         return walk.memory
     first = walk.memory
     walk = _start(kernel, uniformity, ranges)
-    walk.memory.untraced, walk.thorough = untraced, True
+    walk.memory.untraced, walk.arrays, walk.thorough = untraced, arrays, True
     walk.unique = unique_results(kernel)
     if hands_over(kernel):
         walk.memory.ordered = Synchronised(kernel, first.atomics).ordered

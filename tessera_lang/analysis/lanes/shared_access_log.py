@@ -201,19 +201,17 @@ class SharedMemory:
     # --- accesses ---------------------------------------------------------------------------
 
     def touch(self, buffer: Value, extent: int, record: Record) -> None:
-        """Log one access, compare it with those before it, note what it writes."""
+        """Log one access to a buffer, or to an array by its pointer, compare it with those before
+        it, note what it writes."""
         lanes, cells, terms = self._cells(extent, record)
         if record.place is not None and not lanes:
             return
         if record.kind == "atomic":
             self.atomics[record.operation] = self.atomics.get(record.operation, 0) | record.mask.may
-        written = self.written.setdefault(buffer, Written())
-        if effect_of(record.operation) != "write" and record.operation not in self.only_writing:
-            self._check_written(written, buffer, extent, record, lanes, cells, terms)
-        if record.kind != "read":
-            self._note_written(buffer, record, lanes, cells, terms)
-        if cast("BufferType", buffer.type).space == "local":
-            return  # each lane has its own cells: nobody meets there
+        if isinstance(buffer.type, BufferType):  # what is in an array was there before
+            self._written_and_read(buffer, extent, record, lanes, cells, terms)
+            if buffer.type.space == "local":
+                return  # each lane has its own cells: nobody meets there
         tables = self.log.setdefault(buffer, {})
         self._compare_with_others(tables, terms, record)
         table = tables.setdefault(terms, _Table())
@@ -233,6 +231,16 @@ class SharedMemory:
                 _mark(table.cells["read"], cell, lane, read)
         table.waiting.clear()
         self._evaluate(table, extent, record, lanes, cells)
+
+    def _written_and_read(
+        self, buffer: Value, extent: int, record: Record,
+        lanes: tuple[int, ...], cells: list[int], terms: Terms | None,
+    ) -> None:  # fmt: skip
+        written = self.written.setdefault(buffer, Written())
+        if effect_of(record.operation) != "write" and record.operation not in self.only_writing:
+            self._check_written(written, buffer, extent, record, lanes, cells, terms)
+        if record.kind != "read":
+            self._note_written(buffer, record, lanes, cells, terms)
 
     def _cells(
         self, extent: int, record: Record

@@ -18,9 +18,9 @@ from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
 from tessera_lang.analysis.races.checked_launches import named
 from tessera_lang.analysis.races.given_places import given_places
+from tessera_lang.analysis.races.group_owned_arrays import owned_arrays
 from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
-from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.run_records import Meeting
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.races.updates import atomic_of, is_limit
@@ -83,9 +83,8 @@ def open_arrays(
 ) -> dict[Value, Diagnostic]:  # fmt: skip
     """By array, the warnings of ``unproved_arrays``; faults that more launches show; and notes of
     arrays where only these launches, and no proof, say that lanes do not meet."""
-    several = several_groups(kernel, plan) is not None
-    own, _ = owned(kernel, several=several, grid=plan.grid or ())
     uniform = uniform or uniformity(kernel)
+    own = owned_arrays(kernel, uniform, several_groups(kernel, plan) is not None, plan.grid or ())
     check = _checked(kernel, plan, uniform, own, runs or Runs(kernel, plan, uniform))
     before = set(check.faults)
     pointers = frozenset(check.seen - before)

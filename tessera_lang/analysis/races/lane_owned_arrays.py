@@ -153,26 +153,52 @@ def _modulo(terms: Terms, modulus: int) -> Terms:
     return tuple((a, f) for a, f in terms if f % modulus) if modulus else terms
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Pointers of arrays of which every element belongs to one lane, and of those of which it
+    belongs to one group; and the ranges that tell them."""
+
+    by_lanes: set[Value]
+    by_groups: set[Value]
+    known: Ranges
+
+
 def owned(
     kernel: Operation, *, several: bool = True, grid: Sequence[object] = ()
 ) -> tuple[set[Value], Ranges]:
-    """The pointers of such arrays, and the ranges that tell them. ``several``: whether there may be
-    more than one group; ``grid``: groups along each axis, where they are numbers."""
+    """The pointers of arrays of single lanes, and the ranges that tell them. ``several``: whether
+    there may be more than one group; ``grid``: groups along each axis, where they are numbers."""
+    found = ownership(kernel, several=several, grid=grid)
+    return found.by_lanes, found.known
+
+
+def ownership(
+    kernel: Operation, *, several: bool = True, grid: Sequence[object] = ()
+) -> Owned:  # fmt: skip
+    """Whose the elements of arrays are."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
     seen = _Seen(views, [o for o in kernel.walk() if o.name == "tile.for"], Digits(kernel))
-    known = ranges(kernel, seen.access)
+    found = Owned(set(), set(), ranges(kernel, seen.access))
     group = kernel.integers("group")
     extents: dict[Id, int] = {("lane", axis): n for axis, n in enumerate(group)}
     extents.update((("group", axis), n) for axis, n in enumerate(grid) if isinstance(n, int))
-    rank = cast("int", kernel.attributes["grid_rank"])
+    rank = max(1, cast("int", kernel.attributes["grid_rank"]))
     other = _used_otherwise(kernel, views)
-    found: set[Value] = set()
     for pointer, by_key in seen.axes.items():
+        if pointer in other:
+            continue
         axes = (*by_key.values(), *seen.remainders[pointer].values())
         told = _told(axes, seen.ids, extents, {i for i, _ in seen.one[pointer]})
-        if pointer not in other and _are_told(told, group, rank, several):
-            found.add(pointer)
-    return found, known
+        if several and ("group", -1) not in told and not told.issuperset(_axes("group", rank)):
+            continue
+        found.by_groups.add(pointer)
+        if told.issuperset(i for i in _axes("lane", len(group)) if extents[i] > 1):
+            found.by_lanes.add(pointer)
+    return found
+
+
+def _axes(of: str, rank: int) -> list[Id]:
+    return [(of, axis) for axis in range(rank)]
 
 
 def _used_otherwise(kernel: Operation, views: dict[Value, Value]) -> set[Value]:
@@ -217,12 +243,3 @@ def _told_by(
             if factor < width:
                 break
             yield i
-
-
-def _are_told(told: set[Id], group: tuple[int, ...], rank: int, several: bool) -> bool:
-    lanes = all(("lane", axis) in told for axis, n in enumerate(group) if n > 1)
-    return lanes and (
-        not several
-        or ("group", -1) in told
-        or all(("group", axis) in told for axis in range(max(1, rank)))
-    )
