@@ -16,7 +16,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from types import CodeType
 
@@ -35,6 +35,7 @@ SHAPES = ("n", "m, n", "m * n", "n, m", "m, 16", "m * 8")
 GRIDS = ("(m,)", "(m,)", "(1,)", "(2,)", "(ceil_div(n, 8),)", "(m, n)")
 NAMES = "uv"
 _STEPS = 12_000  # accesses of a launch
+_SLOW = 200_000  # of one that the check names
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +237,15 @@ def compiled(made: Program) -> CodeType:
 
 
 def launch(
-    made: Program, code: CodeType, sizes: Mapping[str, int], call: Mapping[str, int]
-) -> dict[str, Memory] | None:
+    made: Program, code: CodeType, sizes: Mapping[str, int], call: Mapping[str, int],
+    most: int = _STEPS,
+) -> dict[str, Memory] | None:  # fmt: skip
     """The memory of each array behind a launch; None where it is too long."""
     m, n = sizes["m"], sizes["n"]
     grid = {"(m,)": (m,), "(1,)": (1,), "(2,)": (2,), "(m, n)": (m, n)}.get(
         made.grid, (-(-n // LANES),)
     )  # fmt: skip
-    state = [0, 0, 0, _STEPS]
+    state = [0, 0, 0, most]
     shapes = {k: eval(f"({s},)", {"m": m, "n": n}) for k, s in made.shapes.items()}
     memory = {name: Memory(shape, state) for name, shape in shapes.items()}
     r = random.Random(call["data"])
@@ -267,12 +269,14 @@ def launch(
     return memory
 
 
-def meetings(made: Program) -> dict[str, str]:
+def meetings(
+    made: Program, launches: Sequence[Mapping[str, int]] = SIZES, most: int = _STEPS
+) -> dict[str, str]:
     """The arrays in which lanes meet, with the launch."""
     found: dict[str, str] = {}
     code = compiled(made)
-    for sizes, call in itertools.product(SIZES, CALLS):
-        memory = launch(made, code, sizes, call)
+    for sizes, call in itertools.product(launches, CALLS):
+        memory = launch(made, code, sizes, call, most)
         for name, array in (memory or {}).items():
             if name not in found and array.meets():
                 found[name] = f"{sizes} {call}"
@@ -282,9 +286,9 @@ def meetings(made: Program) -> dict[str, str]:
 # --- what is said -----------------------------------------------------------------------------
 
 
-def verdicts(text: str) -> dict[str, str] | None:
-    """Of each array that is written: "error", "warning", "open" or "proved"; None where the
-    program is refused for something else."""
+def verdicts(text: str) -> dict[str, tuple[str, str]] | None:
+    """Of each array: "error", "warning", "open" or "proved", and the launch that is named; None
+    where the program is refused for something else."""
     made, plan, _ = lower_source(text)
     kernel = made.operations[0]
     uniform = uniformity(kernel)
@@ -292,13 +296,13 @@ def verdicts(text: str) -> dict[str, str] | None:
         return None
     several = several_groups(kernel, plan) is not None
     own = owned_arrays(kernel, uniform, several, plan.grid or ())
-    found = {v.name: "proved" for v in kernel.regions[0].arguments if v.name in NAMES}
+    found = {v.name: ("proved", "") for v in kernel.regions[0].arguments if v.name in NAMES}
     for d in check_arrays(kernel, plan, uniform, own):
         (name,) = re.findall(r"`(\w)\[", d.message)[:1]
-        found[name] = d.severity
+        found[name] = d.severity, " ".join(d.notes)
     for pointer in open_arrays(kernel, plan, uniform):
-        if found[pointer.name] == "proved":
-            found[pointer.name] = "open"
+        if found[pointer.name][0] == "proved":
+            found[pointer.name] = "open", ""
     return found
 
 
@@ -310,7 +314,11 @@ def disagreement(seed: int, say: Callable[[str], object] = print) -> Counter[str
     if said is None:
         return Counter({"refused": 1})
     met = meetings(made)
-    for name, verdict in said.items():
+    for name, (verdict, notes) in said.items():
+        if verdict == "error" and name not in met:  # in larger launches than these
+            sizes = {k: int(v) for k, v in re.findall(r"\b([mn]) = (\d+)", notes)}
+            most = _SLOW if sizes.keys() == {"m", "n"} and prod(sizes.values()) < _SLOW else 0
+            met |= meetings(made, [sizes], most) if most else {name: "not run"}
         what = f"{verdict}, {'meets' if name in met else 'does not'}"
         counts[what] += 1
         if what in ("proved, meets", "error, does not"):

@@ -8,7 +8,7 @@ launch can have done. Must not know what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from math import prod
 
@@ -24,8 +24,15 @@ from tessera_lang.analysis.lanes.lane_state import (
     Target,
     exact_within,
 )
-from tessera_lang.analysis.lanes.shared_access_log import Log, SharedMemory, Write, only_writing
+from tessera_lang.analysis.lanes.shared_access_log import (
+    BUFFER_AT,
+    Log,
+    SharedMemory,
+    Write,
+    only_writing,
+)
 from tessera_lang.analysis.lanes.synchronised import Synchronised, unique_results
+from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
@@ -239,6 +246,34 @@ def array_accesses(
     with suppress(GivesUp):
         walk.block(kernel.regions[0])
     return walk.space, walk.accesses
+
+
+def inside_accesses(
+    kernel: Operation, uniformity: Uniformity, ranges: Ranges, asked: Set[Operation]
+) -> set[Operation]:
+    """Those of ``asked`` whose indices are inside in every lane, whatever is not known."""
+    walk = _start(kernel, uniformity, ranges)
+    walk.accesses = []
+    try:
+        walk.block(kernel.regions[0])
+    except GivesUp:
+        return set()
+    seen = [a for a in walk.accesses if a.operation in asked]
+    outside = {a.operation for a in seen if not _is_inside(walk.space, a)}
+    return {a.operation for a in seen} - outside
+
+
+def _is_inside(space: Space, access: ArrayAccess) -> bool:
+    array = access.operation.operands[BUFFER_AT[access.operation.name]]
+    lanes = space.members(access.mask.may)
+    for form, extent in zip(access.indices, array.array_type.shape, strict=True):
+        if not isinstance(form, Linear) or extent is None:
+            return False
+        terms, numbers = space.split(form)
+        low, high = space.range(Linear(terms))
+        if any(low + numbers[i] < 0 or high + numbers[i] >= extent for i in lanes):
+            return False
+    return True
 
 
 def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWalk:

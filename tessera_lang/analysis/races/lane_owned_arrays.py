@@ -14,6 +14,7 @@ from math import gcd
 from typing import TypeAlias, cast
 
 from tessera_lang.analysis.races.index_digits import Digits, Key
+from tessera_lang.analysis.races.steady_values import Steady, steady_values
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.analysis.ranges.integer_ranges import ranges
 from tessera_lang.analysis.ranges.linear import Interval, Linear
@@ -42,10 +43,10 @@ class _Axis:
 class _Seen:
     """``axes`` of each pointer, by the key of a number that indices tell, and the same by
     remainders: those that all accesses have. ``one``: ids that guards hold to one number in all
-    accesses. ``loops``: those whose counters are looked at."""
+    accesses. ``steady``: what loops count by one step."""
 
     pointers: dict[Value, Value]
-    loops: Sequence[Operation]
+    steady: Sequence[Steady]
     digits: Digits
     ids: dict[int, Id] = field(default_factory=dict[int, Id])
     axes: dict[Value, dict[Key, _Axis]] = field(default_factory=dict[Value, "dict[Key, _Axis]"])
@@ -104,13 +105,13 @@ class _Seen:
     def _counters(self, state: State) -> dict[int, tuple[Linear, int]]:
         """The atoms of counters, with the form of where they begin and the number of a step."""
         found: dict[int, tuple[Linear, int]] = {}
-        for loop in self.loops:
-            form = state.forms.get(loop.regions[0].arguments[0])
-            lower, step = (state.forms.get(v) for v in (loop.operands[0], loop.operands[2]))
-            if form is None or lower is None or step is None or step.terms:
+        for counter in self.steady:
+            form, start = (state.forms.get(v) for v in (counter.value, counter.start))
+            step = counter.step_in(state)
+            if form is None or start is None or not step:
                 continue
             if len(form.terms) == 1 and form.terms[0][1] == 1 and not form.constant:
-                found[form.terms[0][0]] = (lower, step.constant)
+                found[form.terms[0][0]] = (start, step)
         return found
 
     def _axis(self, state: State, form: Linear) -> _Axis | None:
@@ -177,7 +178,7 @@ def ownership(
 ) -> Owned:  # fmt: skip
     """Whose the elements of arrays are."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
-    seen = _Seen(views, [o for o in kernel.walk() if o.name == "tile.for"], Digits(kernel))
+    seen = _Seen(views, list(steady_values(kernel)), Digits(kernel))
     found = Owned(set(), set(), ranges(kernel, seen.access))
     group = kernel.integers("group")
     extents: dict[Id, int] = {("lane", axis): n for axis, n in enumerate(group)}

@@ -16,6 +16,7 @@ from math import prod
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, trace_lane
 from tessera_lang.analysis.lanes.decoded_steps import steps_of
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
+from tessera_lang.analysis.lanes.lane_walk import inside_accesses
 from tessera_lang.analysis.lanes.launch_samples import (
     sample_launches,
     small_launches,
@@ -33,6 +34,7 @@ from tessera_lang.analysis.races.lane_bounds import (
 )
 from tessera_lang.analysis.races.simulated_launch import MOST_LANES
 from tessera_lang.analysis.ranges.state import Ranges
+from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import GROUP_IDS
@@ -67,11 +69,16 @@ class _Followed:
         return operation in self.outside and not self.outside[operation][1].possible
 
 
-def unproved_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> list[Diagnostic]:
+def unproved_bounds(
+    kernel: Operation, known: Ranges, plan: LaunchPlan, uniform: Uniformity
+) -> list[Diagnostic]:
     """What is said of each array with accesses that ranges do not prove, one report for each index;
     and a note of arrays that launches show nothing of."""
     told = {d.span for d in check_lane_bounds(kernel, known, plan)}
     open_ = [o for o in open_accesses(known) if o.span not in told]
+    if open_:
+        inside = inside_accesses(kernel, uniform, known, frozenset(open_))
+        open_ = [o for o in open_ if o not in inside]
     if not open_:
         return []
     found = _followed(kernel, plan, frozenset(open_))

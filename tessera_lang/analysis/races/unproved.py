@@ -35,7 +35,7 @@ def unproved(kernel: Operation, plan: LaunchPlan) -> list[Diagnostic]:
         found = list(_settled(kernel, plan, open_, run_launches(kernel, plan, uniform, several)))
     else:
         found = list[Diagnostic]()
-    return [*found, *sure, *shared.notes, *unproved_bounds(kernel, known, plan)]
+    return [*found, *sure, *shared.notes, *unproved_bounds(kernel, known, plan, uniform)]
 
 
 def _settled(

@@ -122,6 +122,22 @@ def test_quotients_and_remainders_tell_what_was_divided(body: str, own: bool) ->
     assert ("out" in names(body, parameters=parameters)) == own
 
 
+WHILE = "k = {}\nwhile k < m:\n    out[group_linear_id(), k] = 1.0\n    {}"
+
+
+@pytest.mark.parametrize(("start", "step", "own"), [
+    ("tile_linear_id()", "k += 64", True), ("tile_linear_id()", "k += 32", False),
+    ("tile_linear_id() + 5", "k += 128", True), ("2 * tile_linear_id()", "k += 192", True),
+    ("tile_linear_id()", "k += 64 if k < 100 else 63", False),
+    ("tile_linear_id() // 2", "k += 64", False),
+    ("tile_linear_id()", "if k == 640:\n        k += 128\n        continue\n    k += 64", True),
+    ("tile_linear_id()", "if k == 640:\n        k += 1\n        continue\n    k += 64", False),
+])  # fmt: skip
+def test_what_a_loop_adds(start: str, step: str, own: bool) -> None:
+    parameters = "x: f32[m, n], out: mut f32[n, m]"
+    assert ("out" in names(WHILE.format(start, step), parameters=parameters)) == own
+
+
 def test_what_one_axis_needs_of_another_is_told_first() -> None:
     """Each axis tells one id if the other one is known, and neither is."""
     body = "a = tile_id(0)\nb = tile_id(1)\nfor k in range(3):\n    for j in range(3):\n"

@@ -103,3 +103,32 @@ def test_groups_of_the_call() -> None:
     text = "@kernel tile[(8,)]\ndef k(out: mut f32[n]):\n    {}out[grid_tile_linear_id()] = 1.0\n"
     assert {d.code for d in said(text.format(""))} == {"T0412"}
     assert not said(text.format("if grid_tile_linear_id() < n: "))
+
+
+SORTED = """
+@kernel tile[(512,)] grid[(m,)]
+def f(x: f32[m, 1024], out: mut f32[m, 1024]):
+    s = tshared.alloc((1024,), f32)
+    t, r = tile_linear_id(), group_id(0)
+    for k in range(0, 1024, 512): s[t + k] = x[r, t + k]
+    size = 2
+    while size <= 1024:
+        d = size // 2
+        while d > 0:
+            tbarrier()
+            a = 2 * t - (t & (d - 1))
+            if (s[a] > s[a + d]) == ((a & size) == 0):
+                v = s[a]
+                s[a] = s[a + {}]
+                s[a + d] = v
+            d //= 2
+        size *= 2
+    tbarrier()
+    for k in range(0, 1024, 512): out[r, t + k] = s[t + k]
+"""
+
+
+def test_places_of_every_lane_in_loops_that_are_known() -> None:
+    """Where no range tells it, all lanes of a group at once do."""
+    assert said(SORTED.format("d")) == []
+    assert {d.code for d in said(SORTED.format("2 * d"))} & {"T0402", "T0410", "T0412"}
