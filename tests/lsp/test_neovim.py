@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tessera_grammar.vim_syntax import vim_syntax
 
 from tests.lsp.test_server import MENDED, THREE_MISTAKES, checked
 
@@ -36,13 +37,9 @@ def neovim() -> str:
     return found
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    program, folder = neovim(), tmp_path_factory.mktemp("neovim")
-    (snippet,) = re.findall(r"```lua\n(.*?)```", (ROOT / "docs" / "editors.md").read_text(), re.S)
-    (folder / "init.lua").write_text(snippet)
-    (folder / "three.tessera").write_text(THREE_MISTAKES, encoding="utf-8")
-    (folder / "mended.txt").write_text(MENDED, encoding="utf-8")
+def run_neovim(folder: Path, script: str, *more: str, **variables: str) -> dict[str, Any]:
+    """What a script of this folder writes, run without a screen and with this server on the
+    path."""
     server = folder / "bin" / "tessera-lsp"
     server.parent.mkdir()
     server.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tessera_lsp.server.main "$@"\n')
@@ -51,19 +48,64 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         **os.environ,
         "PATH": f"{server.parent}{os.pathsep}{os.environ['PATH']}",
         **{f"XDG_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "STATE", "CACHE")},
-        "TESSERA_FILE": str(folder / "three.tessera"),
-        "TESSERA_MENDED": str(folder / "mended.txt"),
         "TESSERA_OUT": str(folder / "out.json"),
+        **variables,
     }
     done = subprocess.run(
-        [program, "--headless", "-i", "NONE", "-u", str(folder / "init.lua"), "-S",
-         str(HERE / "neovim.lua")],
+        [neovim(), "--headless", "-i", "NONE", *more, "-S", str(HERE / script)],
         env=environment, cwd=folder, capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert (folder / "out.json").exists(), done.stderr
     found = json.loads((folder / "out.json").read_text())
     assert "fault" not in found, (found["fault"], done.stderr)
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("neovim")
+    neovim()
+    (snippet,) = re.findall(r"```lua\n(.*?)```", (ROOT / "docs" / "editors.md").read_text(), re.S)
+    (folder / "init.lua").write_text(snippet)
+    (folder / "three.tessera").write_text(THREE_MISTAKES, encoding="utf-8")
+    (folder / "mended.txt").write_text(MENDED, encoding="utf-8")
+    found = run_neovim(
+        folder, "neovim.lua", "-u", str(folder / "init.lua"),
+        TESSERA_FILE=str(folder / "three.tessera"), TESSERA_MENDED=str(folder / "mended.txt"),
+    )  # fmt: skip
     return {**found, "expected": checked(folder / "three.tessera")}
+
+
+PROGRAM = """\
+@kernel tile[(128,)] grid[(ceil_div(n, 128),)]
+def scale(x: f32[n], factor: f32, out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        out[i] = x[i] * factor  # tessera: ignore[P1002]
+"""
+
+
+def test_the_syntax_file_is_the_generated_one() -> None:
+    assert (ROOT / "editors/neovim/syntax/tessera.vim").read_text() == vim_syntax()
+
+
+def test_the_folder_as_a_plugin(tmp_path: Path) -> None:
+    """Colours, indentation, and the IR beside the text with the line of the cursor marked."""
+    neovim()
+    path = tmp_path / "scale.tessera"
+    path.write_text(PROGRAM)
+    found = run_neovim(
+        tmp_path, "neovim_folder.lua", "-u", "NONE", "--cmd",
+        f"set runtimepath^={ROOT / 'editors' / 'neovim'}", "--cmd", "filetype plugin indent on",
+        "--cmd", "runtime! plugin/tessera.lua ftdetect/tessera.lua", TESSERA_FILE=str(path),
+    )  # fmt: skip
+    assert found["filetype"] == "tessera"
+    names = [n.removeprefix("tessera") for n in found["groups"]]
+    assert names == ["Decorator", "Storage", "Keyword", "Function", "Type", "Storage", "Builtin",
+                     "Keyword", "", "Ignore"]  # fmt: skip
+    assert found["indents"] == [0, 0, 4, 4, 8]
+    assert "tile.kernel" in found["ir"]
+    assert found["marked"] and any("tile.mul" in line for line in found["marked"])
 
 
 def test_diagnostics_are_those_of_the_command_line(seen: dict[str, Any]) -> None:
