@@ -162,6 +162,10 @@ class Launches:
                 named[p.name] = value
             else:
                 run_time.append((p, value))
+        for b in function.brackets:
+            size = _axis_named(b.name, run_time)
+            if size is not None and b.name not in named:
+                named[b.name] = size
         for name, value in named.items():
             if not isinstance(value, (int, float, bool, str, DType)):
                 return None
@@ -225,6 +229,17 @@ def _argument(
         return ScalarArgument(dtypes[a.base.id])
     is_float = isinstance(value, float) or (isinstance(value, Unknown) and value.kind == "float")
     return ScalarArgument(float_dtype if is_float else INDEX)
+
+
+def _axis_named(name: str, arguments: list[tuple[ast.Parameter, object]]) -> object | None:
+    """The size of the first axis that is declared with the name of a bracket; None for none."""
+    for p, value in arguments:
+        axes = p.annotation.shape if p.annotation is not None else None
+        if isinstance(value, SymbolicArray) and value.shape is not None and axes is not None:
+            for axis, size in zip(axes, value.shape, strict=False):
+                if isinstance(axis, ast.Name) and axis.id == name:
+                    return size
+    return None
 
 
 def _bracket_dtypes(

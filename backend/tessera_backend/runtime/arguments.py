@@ -379,11 +379,16 @@ def _entry(
 def _brackets(
     interface: KernelInterface, given: Sequence[Any], values: Sequence[Any]
 ) -> list[Entry]:
-    """Bracket parameters: given, or the dtype of an argument that names it, or the default."""
+    """Bracket parameters: given, or the dtype or a size of an argument that names it, or the
+    default."""
     entries: list[Entry] = []
     for b, value in zip(interface.brackets, given, strict=True):
         if value is _ABSENT:
-            value = _dtype_of(b.name, interface, values) or b.default
+            value = _dtype_of(b.name, interface, values)
+        if value is None:
+            value = _size_of(b.name, interface, values)
+        if value is None:
+            value = b.default
         if value is None:
             raise error(diagnostic(
                 "T0850", f"nothing says what `{b.name}` of `{interface.name}` is", b.place,
@@ -391,6 +396,17 @@ def _brackets(
             ))  # fmt: skip
         entries.append(signature.constant(_constant(interface, b, value), b.dtype == "dtype"))
     return entries
+
+
+def _size_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> int | None:
+    """The size of the first axis that is declared with this name, as the 64 of ``x: f32[n, D]``."""
+    for p, v in zip(interface.parameters, values, strict=True):
+        sizes = p.declared.partition("[")[2].rpartition("]")[0].split(",")
+        if isinstance(v, ArrayView) and len(sizes) == len(v.shape):
+            for said, size in zip(sizes, v.shape, strict=True):
+                if said.strip() == name:
+                    return size
+    return None
 
 
 def _dtype_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> str | None:
