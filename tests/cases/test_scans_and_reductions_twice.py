@@ -61,7 +61,27 @@ def test_reductions_of_reductions(body: str, target: str) -> None:
     np.testing.assert_array_equal(np.asarray(found), scope["f"](x))
 
 
-@pytest.mark.parametrize(("seed", "arch"), [(60476, "sm_90a"), (80124, "sm_80"), (80658, "sm_80")])
+BROADCAST = [
+    "(x[:1, :] @ x.T) + op.sort(x @ x.T, axis=0)",
+    "op.sort(x[:, :5], axis=0) + x[:1] @ y",
+    "(x @ y[:, :1]) + op.sort(x[:, :5], axis=0)",
+    "op.sort(x[:, :5], axis=0) + x[1:2] @ y",
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("text", BROADCAST)
+def test_a_product_of_one_row_beside_many(text: str, target: str) -> None:
+    r: Any = np.random.default_rng(0)
+    x, y = (r.integers(-3, 3, shape).astype(np.float32) for shape in ((5, 7), (7, 5)))
+    found = module_for(target, f"@op.kernel\ndef f(x, y):\n    return {text}\n").f(x, y)
+    np.testing.assert_array_equal(np.asarray(found), eval(text, {"op": np, "x": x, "y": y}))
+
+
+@pytest.mark.parametrize(
+    ("seed", "arch"),
+    [(60476, "sm_90a"), (80124, "sm_80"), (80658, "sm_80"), (100725, "sm_90a")],
+)
 @pytest.mark.slow
 def test_found_by_the_generator(seed: int, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_ARCH_AS", arch)

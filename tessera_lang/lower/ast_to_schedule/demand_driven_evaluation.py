@@ -306,6 +306,8 @@ class Demand:
             if other.dtype != node.dtype:
                 continue
             inner = self.below(node, windows)
+            if sizes_of(_windows(inner[i])) != sizes_of(windows):
+                continue  # one row or column of a product that stands in each
             start = self.stretch(self(other, _windows(inner[1 - i])), sizes_of(windows))
             return self.product(product, _windows(inner[i]), start)
         return None
