@@ -32,7 +32,7 @@ MASKS = {
     "slice": "A[w == 1, 0:2] = 5\nA[w == 2, :] -= 1\nA[w == 0, 1:] = A[w == 0, 1:] * 2",
     "loop": "for k in range(3):\n    A[w == k, k] += 1\n    A[w != k, k] = 2.0 * d[w != k]",
     "row": "A[1, A[1] > 0] = 7\nA[2:, A[0] < 0] = 8",
-    "several": "B[1, A > 0] = 0\nB[A < 0.5, 1] = 3",
+    "several": "B[1, A > 0] = 0\nB[B[:, :, 0] < 0.5, 1] = 3",
     "whole": "A[w == 1] = 5\nA[A > 2] *= 0.5",
 }  # fmt: skip
 
@@ -146,3 +146,42 @@ def test_a_number_as_a_condition_is_told_how_it_is_compared(test: str) -> None:
     x = np.zeros(9, np.int64)
     tessera.compile(text.format(NUMBERS[test]), target="cpu").f(x)
     np.testing.assert_array_equal(x, [bool(eval(test, {"k": k})) for k in range(9)])
+
+
+EXCHANGED = "a[:], b[:] = b.copy(), a.copy()"
+BUFFERS = """def f(x, steps):
+    a = x.copy()
+    b = op.zeros_like(x)
+    for t in range(steps):
+        b[1:-1] = 0.5 * (a[:-2] + a[2:])
+        {}
+    return a
+"""
+LABELS = """def f(h: mut f64[n, m], lab: i64[n]):
+    {}
+"""
+
+
+def test_buffers_that_change_places_are_told_how_their_elements_do() -> None:
+    text = f"@op.kernel\n{BUFFERS}"
+    x = np.arange(7.0) ** 2
+    with pytest.raises(tessera.TesseraError, match="T0609") as caught:
+        tessera.compile(text.format("a, b = b, a"), target="cpu").f(x, 3)
+    assert f"`{EXCHANGED}`" in str(caught.value)
+    names: dict[str, Any] = {"op": np}
+    exec(BUFFERS.format("a, b = b, a"), names)
+    got = tessera.compile(text.format(EXCHANGED), target="cpu").f(x, 3)
+    np.testing.assert_allclose(np.asarray(got), names["f"](x, 3))
+
+
+def test_places_side_by_side_are_told_how_they_are_written() -> None:
+    text = f"@op.kernel\n{LABELS}"
+    lab = np.array([0, 3, 1, 2, 1, 0])
+    with pytest.raises(tessera.TesseraError, match="T0215") as caught:
+        tessera.compile(text.format("h[op.arange(n), lab] = 1"), target="cpu")
+    want = np.zeros((6, 4))
+    want[np.arange(6), lab] = 1
+    for form in re.findall(r"`([^`]*= )\.\.\.`", str(caught.value)):
+        h = np.zeros((6, 4))
+        tessera.compile(text.format(f"{form}1"), target="cpu").f(h, lab)
+        np.testing.assert_array_equal(h, want)

@@ -165,9 +165,22 @@ def other_value(c: TileContext, name: str) -> tuple[Span, str] | None:
             if value is not None and not made and (is_maker(c, value) or _is_fresh(c, value)):
                 made.append(t)
             elif not isinstance(s, ast.AugmentedAssign):
-                stored = made and made[0] in top and value is not None
+                alone = isinstance(s, ast.Assign) and s.target is t
+                stored = alone and made and made[0] in top and value is not None
                 return t.span, f"{name}[:] = {source_of(value)}" if stored and value else ""
     return None
+
+
+def exchanged(c: TileContext, name: str) -> str:
+    """What stores the elements of arrays that `a, b = b, a` exchanges; empty without that."""
+    for s in statements(c.declaration.body):
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.TupleExpr):
+            pairs = list(_named_values(s))
+            left, right = [t.id for t, _ in pairs], [source_of(v) for _, v in pairs]
+            if name in left and len(pairs) > 1 and sorted(left) == sorted(right):
+                places = ", ".join(f"{x}[:]" for x in left)
+                return f"{places} = {', '.join(f'{x}.copy()' for x in right)}"
+    return ""
 
 
 def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:

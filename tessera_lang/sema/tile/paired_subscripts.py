@@ -38,7 +38,12 @@ def side_by_side(
             )  # fmt: skip
         return expand(c, e, _of_array(base, len(e.items)), given)
     a, b = (source_of(e.items[i]) for i in tiles[:2])
-    what = "written" if target else "read" if isinstance(base, Tensor) else "taken of a tile"
+    if target:
+        return c.report(
+            "T0215", "elements at places of several tiles are not written here",
+            e.items[tiles[1]].span, helps=_one_by_one(e),
+        )  # fmt: skip
+    what = "read" if isinstance(base, Tensor) else "taken of a tile"
     return c.report(
         "T0215", f"elements at places of several tiles are not {what} here", e.items[tiles[1]].span,
         notes=("of an array that a kernel reads each index is a tile of integers with one axis or"
@@ -48,6 +53,29 @@ def side_by_side(
         ("store it into an array first, `t = op.empty(shape, f32)` and `t[:, :] = ...`, and take"
          " the elements of that",),
     )  # fmt: skip
+
+
+def _one_by_one(e: ast.Subscript) -> tuple[str, ...]:
+    """What writes elements at places that stand side by side."""
+    name, items = source_of(e.value), [source_of(item) for item in e.items]
+    counts = [
+        source_of(x.arguments[0]) for x in e.items
+        if isinstance(x, ast.Call) and source_of(x.function) == "op.arange"
+        and len(x.arguments) == 1 and not x.keywords
+    ]  # fmt: skip
+    named = [x for x in e.items if isinstance(x, ast.Name)]
+    if len(named) + len(counts) < len(items) or not named:
+        return ("give the places names, and write one element after the other in a loop:"
+                f" `for i in range(len(rows)): {name}[rows[i], columns[i]] = ...`",)  # fmt: skip
+    length = counts[0] if counts else f"len({source_of(named[0])})"
+    places = ", ".join(
+        f"{t}[i]" if x in named else "i" for x, t in zip(e.items, items, strict=True)
+    )
+    helps = [f"write one after the other: `for i in range({length}): {name}[{places}] = ...`"]
+    if len(items) == 2 and e.items[1] in named and counts:
+        columns = f"op.arange({name}.shape[1])[None, :]"
+        helps.append(f"or choose them: `{name}[{columns} == {items[1]}[:, None]] = ...`")
+    return tuple(helps)
 
 
 def beside_numbers(

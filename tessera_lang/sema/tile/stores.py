@@ -17,7 +17,7 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.created_arrays import could_be_array, other_value, refill
+from tessera_lang.sema.tile.created_arrays import could_be_array, exchanged, other_value, refill
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -203,6 +203,8 @@ def _made_elsewhere(
         return (), helps, ()
     at, stored = other
     labels = (Label(at, f"`{name}` gets another value here"),)
+    if exchange := exchanged(c, name):
+        return labels, (f"exchange their elements: `{exchange}`", *helps), ()
     if not stored:
         return labels, ("give the other value a name of its own", *helps), ()
     end = Span(at.anchor, at.end, at.end)
