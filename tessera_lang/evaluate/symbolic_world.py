@@ -8,7 +8,7 @@ checked: launches are handed to a function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import Unknown, is_unknown
@@ -18,6 +18,7 @@ from tessera_lang.target.host_world import (
     Filling,
     KernelReference,
     Reduction,
+    ViewKind,
     WorldFault,
     common_of,
     mixing_help,
@@ -272,9 +273,7 @@ class SymbolicWorld:
     def convert(self, array: object, dtype: DType) -> object:
         return SymbolicArray(known_dtype(dtype), cast("SymbolicArray", array).shape)
 
-    def view(
-        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object, shape: object = ()
-    ) -> object:
+    def view(self, kind: ViewKind, array: object, shape: object = ()) -> object:
         source = cast("SymbolicArray", array)
         if kind == "contiguous" or (source.shape is None and kind != "reshape"):
             return source

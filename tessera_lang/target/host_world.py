@@ -18,6 +18,8 @@ from tessera_lang.types.shape import Dim
 Filling = Literal["zeros", "ones", "empty", "full", "workspace"]
 """``workspace``: zeros that each launch leaves as zeros, so that nobody has to fill them."""
 Reduction = Literal["sum", "min", "max", "mean", "all", "any", "argmin", "argmax"]
+ViewKind = Literal["T", "mT", "reshape", "contiguous", "row"]
+"""``row``: the part of an array at the place ``shape[0]`` of its first axis."""
 Index = int | slice | None
 """One axis of an index: an element, a slice, or None for a new axis of size 1."""
 
@@ -198,10 +200,7 @@ class World(Protocol):
 
     def convert(self, array: object, dtype: DType) -> object: ...
 
-    def view(
-        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
-        shape: tuple[int, ...] = (),
-    ) -> object:  # fmt: skip
+    def view(self, kind: ViewKind, array: object, shape: tuple[int, ...] = ()) -> object:
         """The same elements seen another way; a copy only where ``reshape`` or ``contiguous``
         need one. One size of a ``reshape`` may be -1."""
         ...

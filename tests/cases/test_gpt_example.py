@@ -86,10 +86,10 @@ def test_loss_and_gradient_beside_numpy() -> None:
 
 @pytest.mark.slow
 def test_the_loss_falls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "gpt.tessera").write_text(smaller(60).replace(", 200))", ", 3))"))
+    (tmp_path / "gpt.tessera").write_text(smaller(25).replace(", 200))", ", 3))"))
     np.save(tmp_path / "text.npy", np.resize(np.arange(40, 52, dtype=np.uint8), 600))
     assert run(["run", str(tmp_path / "gpt.tessera"), "--target=cpu"]) == 0
     losses = np.load(tmp_path / "losses.npy")
-    assert losses.shape == (60,) and losses[0] > 4.0 and losses[-1] < losses[0] - 1.3, (
+    assert losses.shape == (25,) and losses[0] > 4.0 and losses[-1] < losses[0] - 0.5, (
         capfd.readouterr()
     )

@@ -11,7 +11,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from tessera_lang.target.host_world import (
     KernelCompiler,
     KernelReference,
     Reduction,
+    ViewKind,
     WorldFault,
 )
 from tessera_lang.types.dtype import BOOL, F32, F64, DType, widens_to
@@ -344,10 +345,7 @@ class HostWorld(Measuring):
             host_array_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
         )
 
-    def view(
-        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
-        shape: tuple[int, ...] = (),
-    ) -> object:  # fmt: skip
+    def view(self, kind: ViewKind, array: object, shape: tuple[int, ...] = ()) -> object:
         value = cast("Array", array)
         found = self._viewed(kind, value, shape)
         self._numbers_of.part(found, value, lambda wide: self._viewed(kind, wide, shape))
@@ -355,10 +353,7 @@ class HostWorld(Measuring):
             self._slices[id(found)] = found
         return found
 
-    def _viewed(
-        self, kind: Literal["T", "mT", "reshape", "contiguous"], value: Array,
-        shape: tuple[int, ...],
-    ) -> Array:  # fmt: skip
+    def _viewed(self, kind: ViewKind, value: Array, shape: tuple[int, ...]) -> Array:
         match kind:
             case "T":
                 if value.ndim != 2:
@@ -372,6 +367,8 @@ class HostWorld(Measuring):
                 return value.swapaxes(-1, -2)
             case "contiguous":
                 return value if value.flags.c_contiguous else self._kept(self._array(value))
+            case "row":
+                return cast("Array", value[shape[0], ...])
             case "reshape":
                 return self._reshaped(value, shape)
 

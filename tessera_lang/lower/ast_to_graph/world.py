@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import is_unknown
@@ -46,6 +46,7 @@ from tessera_lang.target.host_world import (
     Index,
     KernelReference,
     Reduction,
+    ViewKind,
     World,
     WorldFault,
     common_of,
@@ -509,10 +510,7 @@ class GraphWorld:
         (axis,) = over
         return self.op(kind, value, axis=axis)
 
-    def view(
-        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
-        shape: tuple[int, ...] = (),
-    ) -> object:  # fmt: skip
+    def view(self, kind: ViewKind, array: object, shape: tuple[int, ...] = ()) -> object:
         if not self.is_own(array):
             return self._outer().view(kind, array, shape)
         if not isinstance(array, GraphArray):

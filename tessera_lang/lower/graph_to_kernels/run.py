@@ -27,6 +27,11 @@ NumberKind = Literal["array", "number", "double"]
 """What a result is in the host program: an array, a number, or one with all bits of an f64."""
 _SHOWN = 6
 """Values that are named where there is no memory."""
+_STORE = f"""@op.kernel
+def {NAME}(x: {{dtype}}[n], out: mut {{dtype}}[n]):
+    for i in op.tile_range(n, step=1024):
+        out[i:i+1024] = x[i:i+1024]
+"""
 _COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
 
 
@@ -143,6 +148,17 @@ def _run_regions(
     return tuple(carried if begun else _apart(host, kernel, carried))
 
 
+def _store(host: Host, value: Value, piece: object, row: object) -> None:
+    """Writes a part of the result ``value`` of a loop, where kernels run."""
+    size = math.prod(sizes_of(value)[1:])
+    if not size:
+        return
+    source = _STORE.format(dtype=value.tensor_type.dtype)
+    host.modules.add_text(path := f"<graph: {source.strip()}>", source, None)
+    lines = tuple(host.world.view("reshape", v, (size,)) for v in (piece, row))
+    host.world.launch(KernelReference(path, NAME), lines, {}, None)
+
+
 def _apart(host: Host, kernel: GraphKernel, carried: Sequence[object]) -> list[object]:
     """What a loop without a step gives, in memory of its own."""
     return [_copied(host, v, a) for v, a in zip(kernel.results, carried, strict=False)]
@@ -164,18 +180,12 @@ def _run_loop(
     stacks = [world.fill("empty", sizes_of(v), v.tensor_type.dtype) for v in behind]
     order = range(steps - 1, -1, -1) if loop.reverse else range(steps)
     for step in order:
-        own = slice(step, step + 1)
-        elements = [
-            world.view(
-                "reshape", world.read(v, (own,)), cast("tuple[int, ...]", a.tensor_type.shape)
-            )
-            for v, a in zip(sliced, loop.arguments()[2], strict=True)
-        ]
+        elements = [world.view("row", v, (step,)) for v in sliced]
         number = world.fill("full", (), I64, step)
         found = run([number, *carried, *elements, *rest])
         carried, pieces = found[: ends[0]], found[ends[0] :]
         for stack, piece, v in zip(stacks, pieces, behind, strict=True):
-            world.write(stack, (own,), world.view("reshape", piece, (1, *sizes_of(v)[1:])))
+            _store(host, v, piece, world.view("row", stack, (step,)))
     return [*(carried if steps > 0 else _apart(host, kernel, carried)), *stacks]
 
 

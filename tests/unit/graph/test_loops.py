@@ -208,6 +208,32 @@ def test_loops_as_kernels(text: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_loops_called_again(target: Any) -> None:
+    """With other elements, other strides, and gradients between: what a call keeps of the one
+    before is right for the next."""
+    module = tessera.compile(RECURRENT + "def g(x, w): return fused(f)(x, w)\n", target=target)
+    for seed in range(4):
+        x, w = random_inputs(seed)[::4]
+        x = np.asfortranarray(x) if seed == 1 else x[::-1] if seed == 2 else x
+
+        def wanted(x: Any, w: Any) -> Any:
+            h, s = np.zeros(3), 0.0
+            for row in x:
+                h = np.tanh(h @ w + row)
+                s = s + np.sum(h * h)
+            return s + np.sum(h)
+
+        np.testing.assert_allclose(module.g(x, w), wanted(x, w), rtol=1e-10)
+        dx, dw = tessera.grad(module.f, wrt=("x", "w"))(x, w)
+        for move in (0, 1):
+            moves = [np.cos(x) * (move == 0), np.cos(w) * (move == 1)]
+            there = np.sum(dx * moves[0]) + np.sum(dw * moves[1])
+            np.testing.assert_allclose(there, slope(wanted, [x, w], moves), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(module.g(w, w), wanted(w, w), rtol=1e-10)
+
+
 @pytest.mark.parametrize("n", [-3, 0, 4])
 def test_ranges_of_data_have_gradients(n: int) -> None:
     """The steps before each step are computed again."""
