@@ -113,6 +113,7 @@ def test_lenses_before_and_after_the_assembler(server: Compiler, tmp_path: Path)
     assert any("estimate without registers" in lens for lens in server.lenses(uri))
 
 
+@pytest.mark.slow
 def test_lenses_of_tile_kernels(server: Compiler, tmp_path: Path) -> None:
     uri = uri_of(tmp_path, TILES)
     server.open(uri, TILES)
@@ -143,6 +144,7 @@ def test_ir_of_the_kernel_under_the_cursor(server: Compiler, tmp_path: Path, sta
     assert server.ask("tessera/viewIr", uri=uri, position=at, stage=stage) == found
 
 
+@pytest.mark.slow
 def test_schedules_and_what_has_none(server: Compiler, tmp_path: Path) -> None:
     text = TILES + "\n\n" + LANES
     uri = uri_of(tmp_path, text)
@@ -165,6 +167,7 @@ def test_schedules_and_what_has_none(server: Compiler, tmp_path: Path) -> None:
 # --- running ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_programs_and_tests_are_run(server: Compiler, tmp_path: Path) -> None:
     text = PROGRAM.replace("1 == 1", "1 == 2").replace("def right", "def wrong") + (
         "\n\n@test\ndef right():\n    assert 1 == 1\n"
@@ -224,6 +227,7 @@ LONG = "".join(TILES.replace("summed", f"summed{i}").replace("64", str(64 + i)) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("end", ["killed", "cancelled", "edited", "asked anew"])
+@pytest.mark.slow
 def test_a_child_that_ends_early_costs_its_answer(tmp_path: Path, end: str) -> None:
     """The server answers before and after, and no process is left."""
     uri = uri_of(tmp_path, LONG)

@@ -56,6 +56,7 @@ def codes(report: dict[str, Any]) -> list[str]:
     return sorted(d["code"] for d in report["items"])
 
 
+@pytest.mark.slow
 def test_the_capability_is_there_where_it_is_asked_for() -> None:
     with Pulling() as raw:
         told = raw.initialized["capabilities"]["diagnosticProvider"]
@@ -114,6 +115,7 @@ def test_the_workspace(folder: Path) -> None:
         assert [(i["uri"].rpartition("/")[2], codes(i)) for i in changed] == [("bad.tessera", [])]
 
 
+@pytest.mark.slow
 def test_the_workspace_in_parts(folder: Path) -> None:
     with Pulling(folder) as raw:
         raw.number += 1
@@ -131,6 +133,7 @@ def test_the_workspace_in_parts(folder: Path) -> None:
         assert sorted(found) == ["bad.tessera", "good.tessera", "slow.tessera", "uses.tessera"]
 
 
+@pytest.mark.slow
 def test_a_question_about_the_workspace_is_cancelled(folder: Path) -> None:
     for i in range(100):
         (folder / f"more{i}.tessera").write_text(SLOW.replace("512", str(512 + i)))
@@ -146,6 +149,7 @@ def test_a_question_about_the_workspace_is_cancelled(folder: Path) -> None:
         assert codes(raw.pull(uri)) == []
 
 
+@pytest.mark.slow
 def test_asked_for_sent_and_printed_are_the_same(folder: Path) -> None:
     def key(d: dict[str, Any]) -> tuple[str, int, int]:
         return d["code"], d["range"]["start"]["line"], d["range"]["start"]["character"]

@@ -81,6 +81,7 @@ def test_lines_of_ptx(tesserac: Tesserac, program: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stage", ["tile", "schedule"])
+@pytest.mark.slow
 def test_lines_of_ir(tesserac: Tesserac, stage: str, tmp_path: Path) -> None:
     path = tmp_path / "tiles.tessera"
     path.write_text(TILES)
