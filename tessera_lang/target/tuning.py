@@ -591,6 +591,7 @@ OPERATORS_OF_A_KERNEL = _chosen(32, "operators", "of a graph that become one til
 STEPS_OF_A_LOOP = _chosen(16, "steps", "from which on a loop of a graph is no longer written out")
 LONGEST_ROW = _chosen(65536, "elements", "of a row that a kernel of a graph holds")
 ROWS_OF_A_TILE = _chosen(1024, "elements", "of a tile of several rows of a graph")
+BYTES_OF_HELD_ROWS = _chosen(32 << 10, "bytes", "of values of rows: each is up to three on the way")
 ROWS_OF_A_PRODUCT = _chosen(64, "rows", "of a tile of short rows that a product computes")
 HELD_BY_A_LOOP = _chosen(40960, "elements", "that the lanes of a fused loop hold, of 32 bits")
 LONGEST_LINE_OF_A_TILE = _chosen(256, "elements", "of a line that a fused loop takes at once")

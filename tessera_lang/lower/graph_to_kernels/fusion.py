@@ -22,6 +22,7 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
     uses_of,
 )
 from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
+from tessera_lang.lower.graph_to_kernels.row_tiles import most_rows, usual_rows
 from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
 from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
 from tessera_lang.lower.graph_to_kernels.windows import (
@@ -43,8 +44,6 @@ from tessera_lang.target.tuning import (
     LONGEST_LINE_OF_A_TILE,
     LONGEST_ROW,
     OPERATIONS_OF_A_BYTE,
-    ROWS_OF_A_PRODUCT,
-    ROWS_OF_A_TILE,
 )
 
 _REDUCTIONS = ("graph.sum", "graph.reduce_max", "graph.reduce_min", "graph.matmul")
@@ -438,12 +437,9 @@ class _Planner:
 
     def _held(self, values: Sequence[Value], length: int) -> _Loop:
         """A kernel of values whose rows are held. Raises NotFused."""
-        rows = max(1, ROWS_OF_A_TILE // length)
-        rows = 1 << (rows.bit_length() - 1)
+        rows = usual_rows(length)
         found = self._held_rows(values, length, rows)
-        # A product takes lines of many elements however short the rows are.
-        wide = any(v.tensor_type.dtype.bits > 32 for v in found.kernel.products)
-        most = ROWS_OF_A_PRODUCT // (1 + wide) if found.kernel.products else rows
+        most = most_rows(found.kernel, length)
         return found if rows <= most else self._held_rows(values, length, most)
 
     def _held_rows(self, values: Sequence[Value], length: int, rows: int) -> _Loop:

@@ -8,9 +8,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tessera_lang as tessera
+from tessera_lang.driver.commands.emit import command
+from tessera_lang.driver.function_graphs import graph_program, plain_functions
+from tessera_lang.driver.session import Session
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
 from tests.on_device import call
+from tests.unit.graph import cascades
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 
 TEXT = """
@@ -51,3 +58,32 @@ def test_values(columns: int, dtype: str, target: str) -> None:
                 found = call(tessera.fused(getattr(m, name)), (x, y), target)
             exact = 1e-12 if dtype == "f64" else 1e-5 if dtype == "f32" else 3e-2
             np.testing.assert_allclose(np.asarray(found, np.float64), wanted, exact, exact)
+
+
+MANY = """
+def f(x, a):
+    t = x * op.atan2(x, a * a + 0.5)
+    u = t + 0.125
+    return op.softmax(op.floor(u) + u * 0.5, axis=1), op.acos(op.sin(t) * 0.875)
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("length", [2, 3, 17, 100])
+@pytest.mark.sample(3)
+def test_many_operators_of_short_rows_fit(length: int, dtype: str, arch: str) -> None:
+    signature = f"x: {dtype}[17, {length}], a: {dtype}[]"
+    session = Session(overlay={"a.tessera": MANY})
+    (function,) = plain_functions(session, "a.tessera")
+    (graph,) = graph_program(session, "a.tessera", function, signature).operations
+    for k in plan_of(cascades.prepared(graph), ()).kernels:
+        assert isinstance(k.arguments[0], Value)
+        given = ", ".join(
+            f"x{i}: {v.tensor_type.dtype}[{', '.join(map(str, v.tensor_type.shape))}]"
+            for i, v in enumerate(k.arguments) if isinstance(v, Value)
+        )  # fmt: skip
+        done = CliRunner().invoke(
+            command, ["-", "--stage=ptx", f"--arch={arch}", "--signature", given], input=k.source
+        )
+        assert done.exit_code == 0, done.output
