@@ -7,6 +7,7 @@ Owns the choice, by bytes and operations, and what is said of it. Must not know 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
@@ -47,6 +48,7 @@ from tessera_lang.target.tuning import (
 )
 
 _REDUCTIONS = ("graph.sum", "graph.reduce_max", "graph.reduce_min", "graph.matmul")
+_ALONG = ("prod", "argmax", "argmin", "cumsum", "cumprod", "sort", "argsort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class _Planner:
             value = max(self.needed - self.there, key=lambda v: self.order[v])
             kernel = (
                 self._call(value) or self._stream(value) or self._of_rows(value)
-                or single_kernel(self.made, uses, self.numbers, value)
+                or self._single(value, uses)
             )  # fmt: skip
             self.found.append(kernel)
             self.there.update(kernel.results)
@@ -132,6 +134,14 @@ class _Planner:
                 v for v in kernel.arguments if isinstance(v, Value) and v in self.order
             )
         return Plan(in_order(self._with_merged_rows()), tuple(self.refusals))
+
+    def _single(self, value: Value, uses: Counter[Value]) -> GraphKernel:
+        """The kernel of one value; what no loop computes of products is told."""
+        other = self._nearest(value, lambda o: o.name.removeprefix("graph.") in _ALONG and any(
+            v in self.large for v in o.operands))  # fmt: skip
+        if other is not None:
+            self.refusals.append(Refusal(other.result, self._terms(set()).why_apart(other)))
+        return single_kernel(self.made, uses, self.numbers, value)
 
     def _call(self, value: Value) -> GraphKernel | None:
         """The call of a kernel of the program, or the control flow, that gives a value; None for

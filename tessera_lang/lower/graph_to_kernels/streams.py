@@ -133,7 +133,7 @@ class StreamKernel:
             return self._product(operation, windows, phase)
         if is_elementwise(operation):
             return self._elementwise(operation, windows, phase)
-        raise CutError(value)
+        raise CutError(value, self.terms.why_apart(operation))
 
     def _named(self, text: str, labels: tuple[str, ...], dtype: DType, phase: Phase) -> Part:
         name = f"t{self._count}"
@@ -188,7 +188,10 @@ class StreamKernel:
         whole_axes = any(w.label in (INNER, COLUMNS) for w in windows)
         nested = any(self.terms.has_product(v) for v in operation.operands)
         if count > LONGEST_LINE_OF_A_TILE or phase == "after" or whole_axes or nested:
-            raise CutError(operation.result)
+            why = "a factor of it is a product itself" if nested else ""
+            if count > LONGEST_LINE_OF_A_TILE:
+                why = f"it contracts {count} elements, and a tile has {LONGEST_LINE_OF_A_TILE}"
+            raise CutError(operation.result, why)
         inner = whole(INNER)
         a = self._factor(left, (*windows[:-1], inner), phase)
         b = self._factor(right, (*windows[:-2], inner, windows[-1]), phase)

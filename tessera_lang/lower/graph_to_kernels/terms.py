@@ -75,6 +75,17 @@ class Terms:
         axes = operation.integers("axes")
         return len(axes) == 1 and (not self.stream or sizes[axes[0]] == self.stream)
 
+    def why_apart(self, operation: Operation) -> str:
+        """Why what is made of products, and is nothing that a loop computes, is computed before
+        it; nothing to say of other values."""
+        if not any(v in self.large for v in operation.operands):
+            return ""
+        name = operation.name.removeprefix("graph.")
+        if operation.name in _REDUCTIONS and operation.name != "graph.matmul":
+            several = len(operation.integers("axes")) != 1
+            return f"it goes along {'several axes' if several else 'another axis'}"
+        return f"`{name}` is no reduction that a loop carries on"
+
     def has_product(self, value: Value) -> bool:
         """Whether a value is made of products that are not in memory."""
         operation = self.made.get(value)
