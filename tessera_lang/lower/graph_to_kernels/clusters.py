@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.calls import Called
 from tessera_lang.ir.graph.operator import Operator
-from tessera_lang.ir.graph.operators import operator_of
+from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import OPERATORS_OF_A_KERNEL
+from tessera_lang.target.tuning import OPERATIONS_OF_A_BYTE, OPERATORS_OF_A_KERNEL
 from tessera_lang.types.dtype import DType
 
 NAME = "call"
@@ -336,3 +336,36 @@ def in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
     for kernel in reversed(kernels):
         visit(kernel)
     return tuple(done.values())
+
+
+def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
+    """The operators whose results a kernel computes, in order."""
+    operations = filter(is_operator, function.regions[0].operations[:-1])
+    makers = {o.result: o for o in operations}
+    given, found, left = (
+        {v for v in kernel.arguments if isinstance(v, Value)},
+        set[Value](),
+        list(kernel.results),
+    )
+    while left:
+        value = left.pop()
+        if value not in found and value not in given and value in makers:
+            found.add(value)
+            left.extend(makers[value].operands)
+    return [o for v, o in makers.items() if v in found]
+
+
+def cost_of(function: Operation, kernels: Sequence[GraphKernel]) -> float:
+    """The time of kernels in that of bytes of memory: what they read and write, and the products
+    that they compute."""
+    total = 0.0
+    for kernel in kernels:
+        ends = {v for v in (*kernel.arguments, *kernel.results) if isinstance(v, Value)}
+        total += sum(float(math.prod(_sizes(v.tensor_type)) * v.tensor_type.dtype.bytes)
+                     for v in ends)  # fmt: skip
+        for o in computed_by(function, kernel):
+            if o.name == "graph.matmul":
+                shape, left = _sizes(o.result.tensor_type), _sizes(o.operands[0].tensor_type)
+                rate = OPERATIONS_OF_A_BYTE[max(2, o.result.tensor_type.dtype.bytes)]
+                total += 2.0 * math.prod(shape) * left[-1] / rate
+    return total

@@ -18,6 +18,7 @@ from tessera_lang.ir.graph.regions import function_of
 from tessera_lang.lower.graph_to_kernels.clusters import (
     GraphKernel,
     Planned,
+    cost_of,
     in_order,
     single_kernel,
     uses_of,
@@ -25,7 +26,13 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
 from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
 from tessera_lang.lower.graph_to_kernels.row_tiles import most_rows, usual_rows
 from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
-from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
+from tessera_lang.lower.graph_to_kernels.terms import (
+    CutError,
+    NotFused,
+    Terms,
+    is_of_rows,
+    is_softmax_of_rows,
+)
 from tessera_lang.lower.graph_to_kernels.windows import (
     COLUMNS,
     ONE,
@@ -33,9 +40,11 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     STREAM,
     Window,
     Windows,
+    covers,
     is_elementwise,
     moved,
     sizes_of,
+    space_of,
     whole,
 )
 from tessera_lang.opt.graph.decompose import keeps_elements
@@ -73,8 +82,16 @@ def plan_of(
     function: Operation, numbers: Collection[Value], tile: tuple[int, ...] = ()
 ) -> Plan:  # fmt: skip
     """``numbers``: parameters that are numbers, not arrays. ``tile``: rows and places along the
-    stream of the tiles of loops, where the program says them."""
-    return _Planner(function, numbers, tile).plan()
+    stream of the tiles of loops, where the program says them. A product that is stored, and that
+    loops compute again, may be read by them: the plan that takes less time is taken."""
+    planner = _Planner(function, numbers, tile)
+    plan = planner.plan()
+    given = {v for k in plan.kernels for v in k.results}
+    again = (planner.products & given) - {*function.regions[0].terminator.operands}
+    if not again:
+        return plan
+    other = _Planner(function, numbers, tile, kept=again).plan()
+    return min(plan, other, key=lambda p: cost_of(function, p.kernels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +108,7 @@ class _Planner:
     function: Operation
     numbers: Collection[Value]
     tile: tuple[int, ...]
+    kept: Collection[Value] = ()
     made: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     calls: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     order: dict[Value, int] = field(default_factory=dict[Value, int])
@@ -121,6 +139,7 @@ class _Planner:
                 self.large.add(o.result)
         self._find_row_results()
         uses = uses_of(body)
+        self.needed.update(self.kept)
         self.needed.update(v for v in body.terminator.operands if v in self.order)
         while self.needed - self.there:
             value = max(self.needed - self.there, key=lambda v: self.order[v])
@@ -139,7 +158,7 @@ class _Planner:
         """The kernel of one value; what no loop computes of products is told."""
         other = self._nearest(value, lambda o: o.name.removeprefix("graph.") in _ALONG and any(
             v in self.large for v in o.operands))  # fmt: skip
-        if other is not None:
+        if other is not None and all(r.value is not other.result for r in self.refusals):
             self.refusals.append(Refusal(other.result, self._terms(set()).why_apart(other)))
         return single_kernel(self.made, uses, self.numbers, value)
 
@@ -431,7 +450,7 @@ class _Planner:
         except NotFused:
             return None
         others = [k for k in self.found if k is not one and k is not other]
-        spaces = {tuple(_space(v, w)) for v, (_, w) in loop.parts.items()}
+        spaces = {tuple(space_of(v, w)) for v, (_, w) in loop.parts.items()}
         if len(spaces) > 1 or self._needs_itself(values, loop.kernel, others):
             return None
         kernel = self._assembled(loop)
@@ -440,7 +459,7 @@ class _Planner:
 
     def _first_of_rows(self, value: Value) -> Operation | None:
         """The nearest operation along rows, if they are short enough to be held."""
-        found = self._nearest(value, lambda o: is_of_rows(o) or _is_softmax_of_rows(o))
+        found = self._nearest(value, lambda o: is_of_rows(o) or is_softmax_of_rows(o))
         if found is None:
             return None
         return found if 1 < sizes_of(found.operands[0])[-1] <= LONGEST_ROW else None
@@ -491,7 +510,7 @@ class _Planner:
     def _with_other_rows(self, value: Value, loop: _Loop, length: int) -> _Loop:
         """The kernel, with other values that are needed and read the same rows."""
         values = [value]
-        space = _space(value, loop.parts[value][1])
+        space = space_of(value, loop.parts[value][1])
         for other in sorted(self.needed - self.there - {value}, key=lambda v: -self.order[v]):
             if value in self._ancestors([other]) or other in self._ancestors(loop.kernel.arguments):
                 continue
@@ -501,7 +520,7 @@ class _Planner:
             except NotFused:
                 continue
             rows = {v for v in alone.kernel.arguments if sizes_of(v)[-1:] == (length,)}
-            same = _space(other, both.parts[other][1]) == space
+            same = space_of(other, both.parts[other][1]) == space
             if (
                 same
                 and rows.intersection(loop.kernel.arguments)
@@ -521,7 +540,7 @@ class _Planner:
         for other, where in list(kernel.running):
             wanted = other in self.needed and other not in self.there and other not in results
             if (
-                wanted and other not in below and _covers(where, windows)
+                wanted and other not in below and covers(where, windows)
                 and not self._needs_itself((*results, other), kernel, self.found)
             ):  # fmt: skip
                 results[other] = kernel.part(other, where, phase).text, where
@@ -563,28 +582,9 @@ def _check_sizes(kernel: StreamKernel, values: Collection[Value]) -> None:
         raise NotFused("it is the same along an axis of its own")
 
 
-def _is_softmax_of_rows(o: Operation) -> bool:
-    return o.name == "graph.softmax" and o.integer("axis") == o.result.tensor_type.rank - 1
-
-
 def _is_move(operation: Operation) -> bool:
     windows = (ONE,) * operation.result.tensor_type.rank
     return moved(operation, windows) is not None
-
-
-def _covers(windows: Windows, of: Windows) -> bool:
-    """Whether each row is stored by one iteration of the loops over rows."""
-    return {w.index for w in windows if _is_loop(w)} == {w.index for w in of if _is_loop(w)}
-
-
-def _is_loop(window: Window) -> bool:
-    return window.index.startswith(("i", "b"))
-
-
-def _space(value: Value, windows: Windows) -> list[tuple[str, int]]:
-    """The loops over rows, with the sizes of what they go over."""
-    sizes = zip(windows, sizes_of(value), strict=True)
-    return [(w.index, n) for w, n in sizes if _is_loop(w)]
 
 
 def _tile(first: Operation) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.ir.graph.regions import FOR, WHILE, counted
-from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
+from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, computed_by
 from tessera_lang.lower.graph_to_kernels.fusion import Plan, Refusal
 from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
 from tessera_lang.target.call_arena import Need, arena_of
@@ -96,19 +96,6 @@ def does_work(o: Operation) -> bool:
     them of nothing."""
     is_move = bool(o.operands) and moved(o, (ONE,) * o.result.tensor_type.rank) is not None
     return bool(o.operands) and not is_move and o.name != "graph.cast"
-
-
-def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
-    """The operators whose results a kernel computes, in order."""
-    operations = filter(is_operator, function.regions[0].operations[:-1])
-    makers = {o.result: o for o in operations}
-    given, found, left = set(_arrays(kernel)), set[Value](), list(kernel.results)
-    while left:
-        value = left.pop()
-        if value not in found and value not in given and value in makers:
-            found.add(value)
-            left.extend(makers[value].operands)
-    return [o for v, o in makers.items() if v in found]
 
 
 def memory_text(function: Operation, plan: Plan) -> str:

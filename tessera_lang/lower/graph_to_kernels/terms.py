@@ -225,3 +225,7 @@ def is_of_rows(operation: Operation) -> bool:
     if operation.name not in _OF_ROWS:
         return False
     return operation.integers("axes") == (operation.operands[0].tensor_type.rank - 1,)
+
+
+def is_softmax_of_rows(o: Operation) -> bool:
+    return o.name == "graph.softmax" and o.integer("axis") == o.result.tensor_type.rank - 1

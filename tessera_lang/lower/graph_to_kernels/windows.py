@@ -79,3 +79,18 @@ def moved(operation: Operation, windows: Windows) -> Windows | None:
 
 def is_elementwise(operation: Operation) -> bool:
     return operator_of(operation).elementwise
+
+
+def covers(windows: Windows, of: Windows) -> bool:
+    """Whether each row is stored by one iteration of the loops over rows."""
+    return {w.index for w in windows if is_loop(w)} == {w.index for w in of if is_loop(w)}
+
+
+def is_loop(window: Window) -> bool:
+    return window.index.startswith(("i", "b"))
+
+
+def space_of(value: Value, windows: Windows) -> list[tuple[str, int]]:
+    """The loops over rows, with the sizes of what they go over."""
+    sizes = zip(windows, sizes_of(value), strict=True)
+    return [(w.index, n) for w, n in sizes if is_loop(w)]

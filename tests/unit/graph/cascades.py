@@ -147,6 +147,31 @@ def rooted(q, k, v):
     z = q @ k.T
     return (z / op.sqrt(op.max(op.abs(z), axis=1, keepdims=True))) @ v
 """
+STORED = """
+def other_axis(q, k, v): return op.softmax(q @ k.T, axis=0) @ v
+def several_axes(q, k, v):
+    z = q @ k.T
+    return (z / op.sqrt(op.sum(z * z))) @ v
+def scan(q, k, v): return op.cumsum(q @ k.T, axis=1) @ v
+def product(q, k): return op.prod(1.0 - op.sigmoid(q @ k.T), axis=1)
+def nested(q, k):
+    z = q @ k.T
+    return op.sum((op.softmax(z, axis=1) @ k) * q, axis=1) + op.max((op.exp(z) @ k) @ k.T, axis=1)
+def read_again(q, k):
+    z = q @ k.T
+    p = op.prod(1.0 - op.sigmoid(z), axis=1, keepdims=True)
+    return op.sum(op.where(p > 0.5, z, op.abs(z)), axis=1)
+def switched(q, k):
+    z = q @ k.T
+    hot = op.any(z > 1.0, axis=1, keepdims=True)
+    return op.sum(op.where(hot, z, op.abs(z)), axis=1)
+def normalised(q, k, v):
+    o = op.softmax(q @ k.T, axis=1) @ v
+    return o / op.sqrt(op.sum(o * o, axis=1, keepdims=True))
+def cosine(q, k):
+    o = op.softmax(q @ k.T, axis=1) @ k
+    return op.sum(q * o, axis=1) / (op.norm(q, axis=1) * op.norm(o, axis=1))
+"""
 SHAPES = {"q": ("s", "d"), "k": ("t", "d"), "v": ("t", "e"), "b": ("s", "t"), "w": ("s", "e"),
           "t": ("s",), "r": ("s",)}  # fmt: skip
 HEADS = """
@@ -175,7 +200,7 @@ def graph_of(
     name: str, dtype: str, with_gradient: bool, sizes: Mapping[str, int] = SIZES
 ) -> Operation:  # fmt: skip
     """The graph of a function above, as it is before kernels are made of it."""
-    session = Session(overlay={"cascades.tessera": TEXT + RANGES + HEADS})
+    session = Session(overlay={"cascades.tessera": TEXT + RANGES + HEADS + STORED})
     (function,) = (f for f in plain_functions(session, "cascades.tessera") if f.name == name)
     front = {"heads": (2,), "shared": (2,), "moved": (1,)}.get(name, ())
     given = signature([p.name for p in function.parameters], dtype, front, sizes)
