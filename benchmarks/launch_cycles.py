@@ -1,4 +1,4 @@
-"""What a launch takes of a GPU, in cycles: the constant ``LAUNCH_CYCLES`` of ``target/tuning.py``.
+"""What a launch takes of a GPU, in cycles: ``LAUNCH_CYCLES`` of the table of constants.
 
 Run: python -m benchmarks.launch_cycles
 A kernel of one warp that writes one number, launched through everything that a call has. Between
@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable
 
 import tessera_lang as tessera
-from tessera_lang.target.tuning import LAUNCH_CYCLES
+from tessera_lang.target.tuned_constants import LAUNCH_CYCLES
 
 LAUNCHES, RUNS = 500, 21
 SPIN = 40_000_000

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from tessera_lang.diagnostics.diagnostic import TesseraError
-    from tessera_lang.target.python_types import (
+    from tessera_lang.target.typing_protocols import (
         Array,
         DeviceArray,
         DType,
@@ -91,9 +91,9 @@ def __getattr__(name: str) -> Any:
 
         return found
     if name in _TYPES:
-        from tessera_lang.target import python_types
+        from tessera_lang.target import typing_protocols
 
-        return getattr(python_types, name)
+        return getattr(typing_protocols, name)
     if name not in _RUNTIME_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tessera_lang.target.runtime import runtime

@@ -3,7 +3,7 @@
 from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
 from tessera_lang.analysis.races.array_races import check_arrays, unproved_arrays
 from tessera_lang.analysis.races.hand_over_races import Runs
-from tessera_lang.analysis.races.lane_bounds import check_lane_bounds
+from tessera_lang.analysis.races.lane_out_of_bounds import check_lane_bounds
 from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
 from tessera_lang.analysis.races.unproved import unproved

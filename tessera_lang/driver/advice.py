@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.ignored import unused
-from tessera_lang.interruption import pause
 from tessera_lang.record import dataclass
 
 if TYPE_CHECKING:

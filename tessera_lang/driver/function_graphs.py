@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver.graphs import prepared
+from tessera_lang.driver.graph_verification import prepared
 from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.modules import decorator_name

@@ -27,8 +27,8 @@ from tessera_lang.driver.signatures import (
     with_rooms,
     without_facts,
 )
-from tessera_lang.driver.slow_kernels import LOOPS_OF_LANES
 from tessera_lang.driver.tile_compilation import ForMachine
+from tessera_lang.driver.warning_filter import LOOPS_OF_LANES
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import Checked as KnownChecks
@@ -38,7 +38,7 @@ from tessera_lang.sema.instance import check_function, needed_sizes
 from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import FunctionSymbol, Signature, TensorArgument, TypedFunction
-from tessera_lang.sema.tile.whole_arrays import is_of_arrays
+from tessera_lang.sema.tile.whole_array_bodies import is_of_arrays
 from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions
@@ -48,7 +48,7 @@ from tessera_lang.target.machine import Machine
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
-    from tessera_lang.driver.whole_array_loops import Forms
+    from tessera_lang.driver.whole_array_fusion import Forms
     from tessera_lang.evaluate.host import Host
     from tessera_lang.evaluate.value import Derivative
     from tessera_lang.lower.ast_to_graph.derivative import Graphs
@@ -131,7 +131,7 @@ class Instances(Scopes):
         cotangent: object,
     ) -> object:  # fmt: skip
         """What ``grad(f)`` gives; see ``evaluate.modules.Library``."""
-        from tessera_lang.driver.graphs import graphs_of
+        from tessera_lang.driver.graph_verification import graphs_of
         from tessera_lang.lower.ast_to_graph.derivative import differentiated
 
         if self._graphs is None:
@@ -153,8 +153,8 @@ class Instances(Scopes):
         trace: str,
     ) -> None:  # fmt: skip
         """Prints what the kernels of ``f`` take; see ``evaluate.modules.Library``."""
-        from tessera_lang.driver.graphs import graphs_of
-        from tessera_lang.driver.profiles import Compiler, profiled
+        from tessera_lang.driver.graph_verification import graphs_of
+        from tessera_lang.driver.kernel_profiling import Compiler, profiled
 
         if self._graphs is None:
             self._graphs = graphs_of(self.runner)
@@ -177,7 +177,7 @@ class Instances(Scopes):
     def _needed(self, symbol: FunctionSymbol, signature: Signature) -> tuple[Axes, Axes]:
         needed, whole = needed_sizes(symbol, signature, self.scope)
         if not needed and is_tile_of_arrays(symbol):
-            from tessera_lang.driver.whole_array_loops import loop_symbol, sized_for_loop
+            from tessera_lang.driver.whole_array_fusion import loop_symbol, sized_for_loop
 
             sized = sized_for_loop(self, symbol, signature)
             loop = None if sized is None else loop_symbol(self, symbol, sized[0])
@@ -347,7 +347,7 @@ class Instances(Scopes):
         typed, diagnostics = check_function(symbol, signature, self.scope)
         made = Instance(typed, tuple(diagnostics))
         if typed is not None and is_tile_of_arrays(symbol) and not has_errors(diagnostics):
-            from tessera_lang.driver.whole_array_loops import Forms
+            from tessera_lang.driver.whole_array_fusion import Forms
 
             forms = Forms(self, symbol, signature, typed)
             made.loops = forms if forms.get(0) is not None else None

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order, render
-from tessera_lang.driver.files import Files
 from tessera_lang.driver.ignored import Used, heeded
 from tessera_lang.driver.modules import ModuleFinder, Refused, standard_library
+from tessera_lang.driver.source_overlay import Files
 from tessera_lang.record import dataclass, field
+from tessera_lang.sema.desugar_short_forms import Spelled, spelled_out
 from tessera_lang.sema.module_scope import ImportNode, ModuleScope
 from tessera_lang.sema.module_symbols import resolve_module
-from tessera_lang.sema.spelled_out import Spelled, spelled_out
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ParseCache, ParsedModule, ast, parse_module
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
+from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.internal_fault import InternalFault
-from tessera_lang.interruption import pause
 from tessera_lang.ir.core import Program, VerifyError
 from tessera_lang.ir.pass_type import Pass, Step, changed_operation
 from tessera_lang.ir.printer import print_program

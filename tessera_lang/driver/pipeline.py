@@ -141,12 +141,12 @@ def parallel_loops() -> tuple[Pass, ...]:
 
 def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
+    from tessera_lang.opt.schedule.parallel.approximate_math import quick_forms
     from tessera_lang.opt.schedule.parallel.common_subexpressions import merge_equal
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
-    from tessera_lang.opt.schedule.parallel.quick_forms import quick_forms
     from tessera_lang.opt.schedule.parallel.redundant_clamps import redundant_clamps
 
     def grid(program: Program) -> Program:
@@ -163,7 +163,7 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
         _schedule("common_subexpressions", merge_equal,
                   "computes and reads once what is computed or read alike"),
-        _schedule("quick_forms", quick_forms,
+        _schedule("approximate_math", quick_forms,
                   "takes the machine's powers for factors of products and terms of sums, and marks "
                   "quotients of products that are rounded at once"),
         _schedule("redundant_clamps", redundant_clamps,
@@ -315,7 +315,7 @@ def _loop_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.loops import (
         index_set_splitting,
         loop_peeling,
-        place_comparisons,
+        narrow_comparisons,
         software_pipeline,
         strength_reduction,
         unroll,
@@ -331,7 +331,7 @@ def _loop_rows() -> tuple[Row, ...]:
          "peels the last iteration if the others then need no masks"),
         ("index_set_splitting", index_set_splitting.split,
          "takes the iterations apart in which a condition holds for whole tiles"),
-        ("place_comparisons", place_comparisons.narrow,
+        ("narrow_comparisons", narrow_comparisons.narrow,
          "compares places in a tile in 32 bits, with a number for each row"),
         ("software_pipeline", software_pipeline.overlap,
          "overlaps the products of one iteration with those of the next"),

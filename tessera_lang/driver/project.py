@@ -15,7 +15,7 @@ from typing import Any, cast
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.diagnostics.render import render
-from tessera_lang.driver.config_locations import Text
+from tessera_lang.driver.config_spans import Text
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import SourceFile, Span
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline
@@ -31,11 +32,10 @@ from tessera_lang.driver.signatures import (
     with_sizes,
 )  # fmt: skip
 from tessera_lang.driver.size_examples import whatever_sizes
-from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
+from tessera_lang.driver.warning_filter import told
 from tessera_lang.evaluate.modules import is_test, kernel_level
-from tessera_lang.interruption import pause
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
@@ -320,8 +320,8 @@ class Session(Instances):
         """The top-level statements and ``tests``, run without data. What was reported is not
         repeated."""
         from tessera_lang.driver.static_launch_checks import Launches
-        from tessera_lang.evaluate.symbolic import SymbolicHost
-        from tessera_lang.evaluate.symbolic_world import SymbolicWorld
+        from tessera_lang.evaluate.abstract_interpreter import SymbolicHost
+        from tessera_lang.evaluate.abstract_world import SymbolicWorld
 
         launches = Launches(self.scope, self._with_refusals, self.completed, self.span_of_condition)
         whole = SymbolicHost(SymbolicWorld(launches), self, path)

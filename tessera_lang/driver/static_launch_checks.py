@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.driver.signatures import BadSignature, complete_signature
 from tessera_lang.driver.size_examples import whatever_sizes
+from tessera_lang.evaluate.abstract_world import SymbolicArray
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.modules import kernel_level
-from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.ir.core import TensorType
 from tessera_lang.record import replace
@@ -32,7 +32,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelEffects, KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
-from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
+from tessera_lang.target.size_origins import help_at_edges, where_sizes_are
 from tessera_lang.types.dtype import INDEX, DType, float_beside
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, substituted_dim
 from tessera_lang.types.type import Tensor

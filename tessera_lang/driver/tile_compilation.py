@@ -16,7 +16,7 @@ from tessera_grammar.directives import attributes
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver import pipeline
 from tessera_lang.driver.pass_runner import PassRunner, failed
-from tessera_lang.driver.slow_kernels import LOOPS_OF_LANES
+from tessera_lang.driver.warning_filter import LOOPS_OF_LANES
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace

@@ -15,6 +15,14 @@ from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.assigned_names import targets
+from tessera_lang.evaluate.builtin_names import (
+    LANE_NAMES,
+    LATER,
+    NAMESPACES,
+    PLAIN_BUILTINS,
+    builtin,
+    member,
+)
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.foreign_names import (
@@ -22,14 +30,6 @@ from tessera_lang.evaluate.foreign_names import (
     LIBRARY,
     helps_for_member,
     library_help,
-)
-from tessera_lang.evaluate.language import (
-    LANE_NAMES,
-    LATER,
-    NAMESPACES,
-    PLAIN_BUILTINS,
-    builtin,
-    member,
 )
 from tessera_lang.evaluate.missing_axes import with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member

@@ -16,7 +16,7 @@ from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
-from tessera_lang.syntax.named_slices import changed_slice, helps_for_slice
+from tessera_lang.syntax.view_mutation_help import changed_slice, helps_for_slice
 from tessera_lang.target.host_world import WorldFault
 
 _CALL_LABELS = 4  # calls shown below a fault; a deep recursion would show hundreds

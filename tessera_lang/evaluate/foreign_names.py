@@ -10,7 +10,7 @@ from math import ceil, isfinite
 
 from tessera_grammar.array_function_names import LIBRARY_NAMES
 
-from tessera_lang.evaluate.numpy_forms import NUMPY_FORMS
+from tessera_lang.evaluate.unsupported_numpy import NUMPY_FORMS
 
 _NUMPY = (
     "NumPy has no place in a program: write `f32(x)`, `math.sqrt(x)` of a number, `op.exp(x)`,"

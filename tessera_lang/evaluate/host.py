@@ -1,7 +1,7 @@
 """Statements of the host program, and the bodies of plain functions.
 
 Owns control flow on known values. Must not know arrays (the ``World`` does), how files are
-found (``Modules``) or what a check does differently (``symbolic.py``).
+found (``Modules``) or what a check does differently (``abstract_interpreter.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
-from tessera_lang.syntax.named_slices import NamedSlice, origin_of
+from tessera_lang.syntax.view_mutation_help import NamedSlice, origin_of
 from tessera_lang.target.host_world import World
 
 CALL_DEPTH = 500

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.assigned_names import assigned, assignment_counts
+from tessera_lang.evaluate.builtin_names import MATH_NUMBERS, NAMESPACES, builtin, member
 from tessera_lang.evaluate.constant import (
     NotConstant,
     assigned_parts,
@@ -20,7 +21,6 @@ from tessera_lang.evaluate.constant import (
     math_function,
 )
 from tessera_lang.evaluate.fault import fault
-from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
 from tessera_lang.evaluate.value import (
     Derivative,
     FileModule,

@@ -26,7 +26,7 @@ from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
-from tessera_lang.syntax.named_slices import is_view
+from tessera_lang.syntax.view_mutation_help import is_view
 from tessera_lang.target.host_world import KernelReference, World
 from tessera_lang.types.dtype import BOOL, F32, F64, I64, DType
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.named_slices import NamedSlice
+from tessera_lang.syntax.view_mutation_help import NamedSlice
 from tessera_lang.target.host_world import KernelReference
 
 

@@ -12,8 +12,8 @@ from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 
 from tessera_lang.evaluate.builtin import OP_LATER
+from tessera_lang.evaluate.builtin_names import PYTHON_BUILTINS
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
-from tessera_lang.evaluate.language import PYTHON_BUILTINS
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES
 

@@ -16,9 +16,9 @@ from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expression_text import is_simple, source_of
+from tessera_lang.sema.index_like_values import is_lane_count, lane_count_fits
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
-from tessera_lang.sema.lane_counts import is_lane_count, lane_count_fits
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import (
     DTYPE,

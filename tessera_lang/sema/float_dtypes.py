@@ -5,7 +5,7 @@ Owns the search of a function's text for dtypes. Must not know calls.
 
 from __future__ import annotations
 
-from tessera_lang.sema.tile.whole_arrays import nodes
+from tessera_lang.sema.tile.whole_array_bodies import nodes
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, DType, dtype_named
 

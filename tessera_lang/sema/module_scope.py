@@ -11,7 +11,7 @@ from functools import cache
 from typing import Protocol
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.evaluate.language import MATH_NUMBERS
+from tessera_lang.evaluate.builtin_names import MATH_NUMBERS
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema import builtins
 from tessera_lang.sema.side_tables import Builtin, Constant, FunctionSymbol, ModuleSymbol, Symbol

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tessera_lang.record import replace
-from tessera_lang.sema.tree_copies import copied, unwritten
+from tessera_lang.sema.tree_transforms import copied, unwritten
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 

@@ -10,14 +10,14 @@ from typing import assert_never
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
-from tessera_lang.syntax import ast, faults, parts
+from tessera_lang.syntax import ast, faults, semantic_values
 
 BLOCK_LIMIT = 200
 
 
 @dataclass(slots=True)
 class _Branch:
-    header: parts.BranchHeader
+    header: semantic_values.BranchHeader
     body: tuple[ast.Stmt, ...]
     end: Span
 
@@ -26,7 +26,7 @@ class _Branch:
 class _Frame:
     """One open block. ``indent`` is None until its first line is seen."""
 
-    header: parts.HeaderLine | None
+    header: semantic_values.HeaderLine | None
     outer: int
     indent: int | None = None
     tolerated: int | None = None
@@ -85,32 +85,32 @@ class Blocks:
         self._diagnostics.append(fault)
         top.tolerated = indent
 
-    def add(self, line: parts.ParsedLine, indent: int) -> None:
+    def add(self, line: semantic_values.ParsedLine, indent: int) -> None:
         """Takes a line that ``place`` found the block of."""
         top = self._frames[-1]
         match line:
-            case parts.DecoratorLine():
+            case semantic_values.DecoratorLine():
                 self._end_branches(top)
                 top.decorators.append(line.decorator)
-            case parts.SimpleLine():
+            case semantic_values.SimpleLine():
                 if isinstance(line.statements[0], ast.ErrorStmt):
                     # What the decorators belong to is reported already.
                     top.decorators.clear()
                 self._settle(top)
                 top.statements.extend(line.statements)
-            case parts.HeaderLine():
+            case semantic_values.HeaderLine():
                 self._open(top, line, indent)
             case _:
                 assert_never(line)
 
-    def _open(self, top: _Frame, line: parts.HeaderLine, indent: int) -> None:
+    def _open(self, top: _Frame, line: semantic_values.HeaderLine, indent: int) -> None:
         header = line.header
         frame = _Frame(line, indent)
-        if isinstance(header, parts.DefHeader | parts.LostHeader):
+        if isinstance(header, semantic_values.DefHeader | semantic_values.LostHeader):
             self._end_branches(top)
             frame.pending = tuple(top.decorators)
             top.decorators.clear()
-        elif isinstance(header, parts.BranchHeader) and header.keyword != "if":
+        elif isinstance(header, semantic_values.BranchHeader) and header.keyword != "if":
             self._continue_branches(top, header)
         else:
             self._settle(top)
@@ -126,7 +126,7 @@ class Blocks:
             return
         self._frames.append(frame)
 
-    def _continue_branches(self, top: _Frame, header: parts.BranchHeader) -> None:
+    def _continue_branches(self, top: _Frame, header: semantic_values.BranchHeader) -> None:
         """Checks that an ``elif`` or ``else`` has an ``if`` to go on from."""
         branches = top.branches
         if branches and branches[-1].header.keyword != "else":
@@ -167,7 +167,7 @@ class Blocks:
         line = frame.header
         assert line is not None
         if not frame.statements:
-            if not isinstance(line.header, parts.LostHeader):
+            if not isinstance(line.header, semantic_values.LostHeader):
                 word = _word(line.header)
                 self._diagnostics.append(faults.missing_block(line.end, f"this '{word}'"))
             frame.statements.append(ast.ErrorStmt(line.end))
@@ -181,25 +181,25 @@ class Blocks:
         body = tuple(frame.statements)
         span = header.span.to(end)
         match header:
-            case parts.BranchHeader():
+            case semantic_values.BranchHeader():
                 if len(top.branches) < BLOCK_LIMIT:
                     top.branches.append(_Branch(header, body, end))
-            case parts.WhileHeader():
+            case semantic_values.WhileHeader():
                 top.statements.append(ast.While(span, header.test, body))
-            case parts.ForHeader():
+            case semantic_values.ForHeader():
                 top.statements.append(ast.For(span, header.target, header.iterable, body))
-            case parts.WithHeader():
+            case semantic_values.WithHeader():
                 top.statements.append(ast.With(span, header.context, header.target, body))
-            case parts.DefHeader():
+            case semantic_values.DefHeader():
                 top.statements.append(self._function(frame, header, line.end, end))
-            case parts.LostHeader():
+            case semantic_values.LostHeader():
                 names = (*header.names, *_declared(body))
                 top.statements.append(ast.ErrorStmt(span, names))
             case _:
                 assert_never(header)
 
     def _function(
-        self, frame: _Frame, header: parts.DefHeader, colon: Span, end: Span
+        self, frame: _Frame, header: semantic_values.DefHeader, colon: Span, end: Span
     ) -> ast.FunctionDef:
         start = frame.pending[0].span if frame.pending else header.span
         body = tuple(frame.statements)
@@ -264,17 +264,17 @@ def _declared(body: tuple[ast.Stmt, ...]) -> list[ast.Name]:
     return names
 
 
-def _word(header: parts.Header) -> str:
+def _word(header: semantic_values.Header) -> str:
     match header:
-        case parts.BranchHeader():
+        case semantic_values.BranchHeader():
             return header.keyword
-        case parts.WhileHeader():
+        case semantic_values.WhileHeader():
             return "while"
-        case parts.ForHeader():
+        case semantic_values.ForHeader():
             return "for"
-        case parts.WithHeader():
+        case semantic_values.WithHeader():
             return "with"
-        case parts.DefHeader() | parts.LostHeader():
+        case semantic_values.DefHeader() | semantic_values.LostHeader():
             return "def"
         case _:
             assert_never(header)

@@ -14,13 +14,13 @@ from tessera_grammar.keywords import UNSUPPORTED_WORDS
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Anchor, SourceFile
-from tessera_lang.syntax import ast, faults, parts
+from tessera_lang.syntax import ast, faults, semantic_values
 from tessera_lang.syntax.blocks import Blocks, docstring
 from tessera_lang.syntax.depth import too_deep
+from tessera_lang.syntax.lalr_driver import END, Machine
 from tessera_lang.syntax.layout import NESTING_LIMIT, Layout, Line
 from tessera_lang.syntax.lexer import Token
 from tessera_lang.syntax.limits import check_size, reordered
-from tessera_lang.syntax.machine import END, Machine
 from tessera_lang.syntax.meant import meant
 from tessera_lang.syntax.recovery import diagnose, lost, repair
 from tessera_lang.syntax.splitting import SegmentCache, split
@@ -107,7 +107,7 @@ class _Parser:
         diagnostics.sort(key=lambda d: d.span.start if d.span else 0)
         return Chunk(text[start:end], anchor, body, tuple(diagnostics))
 
-    def line(self, line: Line, opens_block: bool) -> parts.ParsedLine:
+    def line(self, line: Line, opens_block: bool) -> semantic_values.ParsedLine:
         """Parses one logical line; a damaged one adds exactly one diagnostic."""
         diagnostics = self.actions.diagnostics
         span = self.actions.span
@@ -129,7 +129,7 @@ class _Parser:
                 done, value = self.machine.run(line_meant.tokens, self.machine.begin("line"))
             if not done and tokens[0].text not in UNSUPPORTED_WORDS:
                 value = repair(self.machine, tokens, at)
-            if value is None or (opens_block and isinstance(value, parts.SimpleLine)):
+            if value is None or (opens_block and isinstance(value, semantic_values.SimpleLine)):
                 value = lost(line, tokens, span, opens_block)
             del diagnostics[before:]
         elif line.faulty:
@@ -175,8 +175,10 @@ class _Parser:
         return value
 
 
-def _is_lost(line: parts.ParsedLine) -> bool:
-    return isinstance(line, parts.HeaderLine) and isinstance(line.header, parts.LostHeader)
+def _is_lost(line: semantic_values.ParsedLine) -> bool:
+    return isinstance(line, semantic_values.HeaderLine) and isinstance(
+        line.header, semantic_values.LostHeader
+    )
 
 
 def parse_expression(

@@ -12,11 +12,11 @@ from typing import Any
 
 from tessera_lang.diagnostics import Diagnostic, Edit, Fix
 from tessera_lang.source import Span
-from tessera_lang.syntax import ast, faults, literals, parts
+from tessera_lang.syntax import ast, faults, literals, semantic_values
 from tessera_lang.syntax.foreign import foreign_construct
+from tessera_lang.syntax.lalr_driver import END, Machine, Stuck
 from tessera_lang.syntax.layout import Line
 from tessera_lang.syntax.lexer import CLOSERS, OPENERS, Token
-from tessera_lang.syntax.machine import END, Machine, Stuck
 
 MAX_REPAIRS = 3
 MAX_REPAIRED_TOKENS = 2000
@@ -198,7 +198,9 @@ def repair(machine: Machine, tokens: list[Token], at: Stuck) -> Any:
     return None
 
 
-def lost(line: Line, tokens: list[Token], span: SpanOf, opens_block: bool) -> parts.ParsedLine:
+def lost(
+    line: Line, tokens: list[Token], span: SpanOf, opens_block: bool
+) -> semantic_values.ParsedLine:
     """Stands for a line that cannot be read; a header keeps the block below it."""
     names = tuple(
         ast.Name(span(t.start, t.end), t.text) for t in tokens if t.kind == "NAME" and t.text
@@ -209,19 +211,19 @@ def lost(line: Line, tokens: list[Token], span: SpanOf, opens_block: bool) -> pa
     header: Any = None
     match word:
         case "if" | "elif":
-            header = parts.BranchHeader(where, word, error)
+            header = semantic_values.BranchHeader(where, word, error)
         case "else":
-            header = parts.BranchHeader(where, "else", None)
+            header = semantic_values.BranchHeader(where, "else", None)
         case "while":
-            header = parts.WhileHeader(where, error)
+            header = semantic_values.WhileHeader(where, error)
         case "for":
-            header = parts.ForHeader(where, error, error)
+            header = semantic_values.ForHeader(where, error, error)
         case "with":
-            header = parts.WithHeader(where, error, None)
+            header = semantic_values.WithHeader(where, error, None)
         case "@":
-            return parts.DecoratorLine(ast.Decorator(where, error))
+            return semantic_values.DecoratorLine(ast.Decorator(where, error))
         case _:
-            header = parts.LostHeader(where, names)
+            header = semantic_values.LostHeader(where, names)
     if opens_block or word == "def":
-        return parts.HeaderLine(header, span(line.end, line.end), None)
-    return parts.SimpleLine((ast.ErrorStmt(where, names),))
+        return semantic_values.HeaderLine(header, span(line.end, line.end), None)
+    return semantic_values.SimpleLine((ast.ErrorStmt(where, names),))

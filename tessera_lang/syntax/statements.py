@@ -11,10 +11,10 @@ from typing import cast
 from tessera_grammar.keywords import UNSUPPORTED_WORDS
 
 from tessera_lang.record import replace
-from tessera_lang.syntax import ast, faults, parts
-from tessera_lang.syntax.expressions import ExpressionActions, Values
+from tessera_lang.syntax import ast, faults, semantic_values
+from tessera_lang.syntax.expression_actions import ExpressionActions, Values
 from tessera_lang.syntax.lexer import Token
-from tessera_lang.syntax.parts import Chain, flat
+from tessera_lang.syntax.semantic_values import Chain, flat
 
 CLAUSES = frozenset(("tile", "shared", "grid", "registers"))
 QUALIFIERS = ("mut", "const")
@@ -25,45 +25,45 @@ class Actions(ExpressionActions):
 
     # --- lines ----------------------------------------------------------------------------
 
-    def line_simple(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.SimpleLine(_one_by_one(c[0]))
+    def line_simple(self, c: Values, _start: int, _end: int) -> semantic_values.ParsedLine:
+        return semantic_values.SimpleLine(_one_by_one(c[0]))
 
-    def line_header(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.HeaderLine(c[0], self.token_span(c[1]), None)
+    def line_header(self, c: Values, _start: int, _end: int) -> semantic_values.ParsedLine:
+        return semantic_values.HeaderLine(c[0], self.token_span(c[1]), None)
 
-    def line_suite(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.HeaderLine(c[0], self.token_span(c[1]), _one_by_one(c[2]))
+    def line_suite(self, c: Values, _start: int, _end: int) -> semantic_values.ParsedLine:
+        return semantic_values.HeaderLine(c[0], self.token_span(c[1]), _one_by_one(c[2]))
 
-    def line_decorator(self, c: Values, _start: int, _end: int) -> parts.ParsedLine:
-        return parts.DecoratorLine(c[0])
+    def line_decorator(self, c: Values, _start: int, _end: int) -> semantic_values.ParsedLine:
+        return semantic_values.DecoratorLine(c[0])
 
     # --- headers --------------------------------------------------------------------------
 
-    def header_if(self, c: Values, start: int, end: int) -> parts.Header:
-        return parts.BranchHeader(self.span(start, end), "if", c[1])
+    def header_if(self, c: Values, start: int, end: int) -> semantic_values.Header:
+        return semantic_values.BranchHeader(self.span(start, end), "if", c[1])
 
-    def header_elif(self, c: Values, start: int, end: int) -> parts.Header:
-        return parts.BranchHeader(self.span(start, end), "elif", c[1])
+    def header_elif(self, c: Values, start: int, end: int) -> semantic_values.Header:
+        return semantic_values.BranchHeader(self.span(start, end), "elif", c[1])
 
-    def header_else(self, _c: Values, start: int, end: int) -> parts.Header:
-        return parts.BranchHeader(self.span(start, end), "else", None)
+    def header_else(self, _c: Values, start: int, end: int) -> semantic_values.Header:
+        return semantic_values.BranchHeader(self.span(start, end), "else", None)
 
-    def header_while(self, c: Values, start: int, end: int) -> parts.Header:
-        return parts.WhileHeader(self.span(start, end), c[1])
+    def header_while(self, c: Values, start: int, end: int) -> semantic_values.Header:
+        return semantic_values.WhileHeader(self.span(start, end), c[1])
 
-    def header_for(self, c: Values, start: int, end: int) -> parts.Header:
+    def header_for(self, c: Values, start: int, end: int) -> semantic_values.Header:
         self.check_target(c[1])
-        return parts.ForHeader(self.span(start, end), c[1], c[3])
+        return semantic_values.ForHeader(self.span(start, end), c[1], c[3])
 
-    def header_with(self, c: Values, start: int, end: int) -> parts.Header:
+    def header_with(self, c: Values, start: int, end: int) -> semantic_values.Header:
         target = c[3] if len(c) == 4 else None
         if target is not None:
             self.check_target(target)
-        return parts.WithHeader(self.span(start, end), c[1], target)
+        return semantic_values.WithHeader(self.span(start, end), c[1], target)
 
-    def header_def(self, c: Values, start: int, end: int) -> parts.Header:
+    def header_def(self, c: Values, start: int, end: int) -> semantic_values.Header:
         _, name, brackets, _, parameters, _, returns, where = c
-        return parts.DefHeader(
+        return semantic_values.DefHeader(
             self.span(start, end),
             name,
             self.token_span(name),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu import equal_code, precompiled_functions
+from tessera_backend.cpu import code_deduplication, precompiled_functions
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.entry import CpuModule
 from tessera_backend.cpu.llvm_codegen import Compiled, code_target, compile_text
@@ -83,7 +83,7 @@ def given(monkeypatch: pytest.MonkeyPatch, text: str, arguments: tuple[Any, ...]
         texts.append(text)
         return compile_text(text, target, level, stages)
 
-    for module in (equal_code, precompiled_functions):
+    for module in (code_deduplication, precompiled_functions):
         monkeypatch.setattr(module, "compile_text", counted)
         module._made.clear()
     text += f"# {uuid.uuid4()}\n"  # no code of an earlier test
@@ -118,8 +118,8 @@ def test_equal_text_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(text)
         return compile_text(text, target, level, stages)
 
-    monkeypatch.setattr(equal_code, "compile_text", counted)
-    equal_code._made.clear()
+    monkeypatch.setattr(code_deduplication, "compile_text", counted)
+    code_deduplication._made.clear()
     form = (
         'target triple = "{}"\ndefine i64 @"{}"(i64 %x) {{\n  %y = add i64 %x, {}\n'
         "  ret i64 %y\n}}\n"
@@ -127,7 +127,7 @@ def test_equal_text_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, int] = {}
     for name, number in (("sum", 3), ("sum__2", 3), ("sum__3", 4)):
         module = CpuModule(form.format(target.triple, name, number), 0, 0)
-        code = equal_code.compiled_once(module, name, target, 2)
+        code = code_deduplication.compiled_once(module, name, target, 2)
         loaded = load_object(code, name)
         convention = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
         found[name] = convention(loaded.address)(10)

@@ -15,7 +15,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.tuning import LANE_ITERATIONS
+from tessera_lang.target.tuned_constants import LANE_ITERATIONS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TARGETS = ["cpu", "as sm_90a", pytest.param("cuda", marks=pytest.mark.gpu)]

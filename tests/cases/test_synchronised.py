@@ -11,7 +11,7 @@ from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.python_types import Target
+from tessera_lang.target.typing_protocols import Target
 from tests.fuzz.agreement import nothing_proved, unchecked
 from tests.run.synchronised import NOT_ON_A_CPU, compiled, launched, programs
 from tests.stdlib.arrays import TARGETS

@@ -23,7 +23,7 @@ from tessera_lang.sema.tile.sorting import MOST_SORTED
 from tessera_lang.sema.tile.subscripts import MOST_LOOKED_UP, MOST_NAMED
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.tuning import SCATTER_MOST_ROWS
+from tessera_lang.target.tuned_constants import SCATTER_MOST_ROWS
 
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 TABLE = [

@@ -28,7 +28,7 @@ from tessera_lang.analysis.ranges.integer_ranges import Ranges
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.definitions import ALLOCATIONS
 from tessera_lang.record import replace
-from tessera_lang.target.python_types import Target
+from tessera_lang.target.typing_protocols import Target
 from tests.stdlib.arrays import DTYPES
 
 SIZES = (

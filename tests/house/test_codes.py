@@ -7,7 +7,7 @@ from collections import Counter
 from importlib import import_module
 
 from tessera_lang.diagnostics.codes import Code, all_codes, range_modules
-from tessera_lang.diagnostics.pages import page_of
+from tessera_lang.diagnostics.page_lookup import page_of
 from tests.house.places import ROOT, short, source_files
 
 PAGES = ROOT / "docs" / "errors"

@@ -115,7 +115,7 @@ GUARDS = {
     "runtime/recorded_calls:_Rig.fires": ONE_THREAD,
     "runtime/launch_sequence:_Lent._free": "a lock of the object",
     "runtime/host_environment:HostWorld.": ONE_THREAD,
-    "runtime/number_arrays:NumberArrays.": ONE_THREAD,
+    "runtime/weakly_typed_arrays:NumberArrays.": ONE_THREAD,
     "runtime/torch_memory:_strided": ATOMIC,
     "runtime/torch_memory:torch_empty": ATOMIC,
 }

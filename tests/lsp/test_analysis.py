@@ -13,7 +13,7 @@ from tests.lsp.raw import Raw
 SLOW = """
 import time
 from tessera_lang.driver.session import Session
-from tessera_lang.interruption import pause
+from tessera_lang.cancellation import pause
 from tessera_lsp.ide import hover, symbols
 from tessera_lsp.server import main
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import tessera_lang as tessera
-from tessera_lang.target.python_types import Target
+from tessera_lang.target.typing_protocols import Target
 from tests.fuzz.agreement import module_of, unchecked
 from tests.fuzz.verdicts import cases
 from tests.stdlib.arrays import DTYPES

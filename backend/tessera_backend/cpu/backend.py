@@ -121,7 +121,7 @@ def _code(
     module: CpuModule, entry: str, target: CodeTarget, level: int, stages: tuple[str, ...]
 ) -> tuple[bytes, dict[str, str]]:
     """The object of a module, and the texts of it that are asked for."""
-    from tessera_backend.cpu.equal_code import compiled_once
+    from tessera_backend.cpu.code_deduplication import compiled_once
     from tessera_backend.cpu.llvm_codegen import compile_text
 
     if "asm" not in stages and "llvm" not in stages:

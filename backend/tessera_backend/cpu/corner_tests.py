@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.group_versions import FAR, Compare, Flag, Inside, Test, Versions
+from tessera_backend.cpu.target_hooks import CpuDialect
 from tessera_backend.cpu.uniform_values import Scalars
 from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
 from tessera_backend.llvm.types import register_type

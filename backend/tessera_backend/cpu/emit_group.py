@@ -19,10 +19,10 @@ from tessera_backend.cpu.group_plan import (
     lane_exits,
 )
 from tessera_backend.cpu.group_versions import Version, Versions
-from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
 from tessera_backend.cpu.lane_loops import Array, LaneLoops, Mask, When
 from tessera_backend.cpu.liveness import piece_inputs
 from tessera_backend.cpu.loop_unswitching import RowConditions
+from tessera_backend.cpu.vectorization_hints import LaneLoopCosts
 from tessera_backend.cpu.warp import emit_warp
 from tessera_backend.llvm.control_flow import trip_count
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type

@@ -16,7 +16,6 @@ from typing import cast
 
 from tessera_backend.cpu.array_contraction import find_own_arrays
 from tessera_backend.cpu.code_target import CodeTarget
-from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import GroupEmitter
 from tessera_backend.cpu.group_plan import GroupPlan, Planner
 from tessera_backend.cpu.interleaved_groups import RowRuns, row_runs
@@ -25,6 +24,7 @@ from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.privatized_atomics import Counters
 from tessera_backend.cpu.products import product_rules
 from tessera_backend.cpu.simd_target import vector_unit, vector_width
+from tessera_backend.cpu.target_hooks import CpuDialect
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.small_floats import from_bits

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.group_plan import GroupPlan
+from tessera_backend.cpu.target_hooks import CpuDialect
 from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
 from tessera_backend.llvm.types import memory_type, register_type
 from tessera_lang.ir.core import Operation, Value

@@ -17,7 +17,7 @@ from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.hopper import rules as hopper_rules
 from tessera_backend.nvptx.lanes import warp
-from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.lanes.target_hooks import NvptxDialect
 from tessera_backend.nvptx.tiles import elementwise_runs
 from tessera_backend.nvptx.tiles import rules as tile_rules
 from tessera_lang.analysis.ranges.divisibility import Divisors

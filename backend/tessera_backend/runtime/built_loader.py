@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.built_help import NothingFits, helps_for
 from tessera_backend.runtime.c_interface.choice import specialty
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.missing_variant_help import NothingFits, helps_for
 from tessera_backend.runtime.module_interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.signature import Asked, Signature, text
 from tessera_backend.runtime.variant_match import not_for, unmet

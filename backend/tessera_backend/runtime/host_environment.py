@@ -31,11 +31,11 @@ from tessera_backend.runtime.compiler import SessionProvider, backend, options_f
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.measured_launches import Measuring
+from tessera_backend.runtime.launch_timing import Measuring
 from tessera_backend.runtime.module_interface import KernelInterface
-from tessera_backend.runtime.number_arrays import NumberArrays, numbers_of
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
+from tessera_backend.runtime.weakly_typed_arrays import NumberArrays, numbers_of
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.evaluate.double import Double
 from tessera_lang.record import replace

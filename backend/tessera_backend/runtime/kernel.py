@@ -17,12 +17,12 @@ from tessera_backend.runtime import launch_fast_path
 from tessera_backend.runtime.alias_checks import check_sharing
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.built_help import NothingFits
 from tessera_backend.runtime.call_diagnostics import diagnostic, error, rendered, tell
 from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_caller
 from tessera_backend.runtime.effects import has_effect, no_effect
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.loaded_code import Code, Fire
+from tessera_backend.runtime.missing_variant_help import NothingFits
 from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.native_calls import NativeCall, interface, new_call
 from tessera_backend.runtime.native_launches import bound_plan, kernel_plan

@@ -12,7 +12,7 @@ from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan
-from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
+from tessera_lang.target.size_origins import help_at_edges, where_sizes_are
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
 Argument = ArrayView | int | float | bool | str | None

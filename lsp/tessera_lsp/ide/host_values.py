@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from tessera_lang.evaluate.symbolic_world import SymbolicArray
+from tessera_lang.evaluate.abstract_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.syntax import ast
 from tessera_lsp.ide.document import Document, walk

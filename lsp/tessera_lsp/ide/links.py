@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tessera_lang.diagnostics.pages import page_file
+from tessera_lang.diagnostics.page_lookup import page_file
 from tessera_lang.driver.ignored import ignores
 from tessera_lang.record import dataclass
 from tessera_lang.source import Anchor, Span

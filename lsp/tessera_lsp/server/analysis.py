@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from tessera_lang.interruption import Dropped, giving_turns
+from tessera_lang.cancellation import Dropped, giving_turns
 from tessera_lang.record import dataclass, field
 
 logger = logging.getLogger("tessera-lsp")

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from lsprotocol import types as lsp
 
 from tessera_lang.diagnostics import Diagnostic, Label
-from tessera_lang.diagnostics.pages import page_file
+from tessera_lang.diagnostics.page_lookup import page_file
 from tessera_lang.record import dataclass
 from tessera_lang.source import SourceFile, Span
 from tessera_lsp.ide.tokens import MODIFIERS, TYPES, Token

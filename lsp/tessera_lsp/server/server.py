@@ -17,10 +17,10 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
 from tessera_lang import __version__
+from tessera_lang.cancellation import Dropped, pause
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
-from tessera_lang.interruption import Dropped, pause
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias, cast
 
-from tessera_lang.analysis.guards.available_values import NEAR, Ahead
+from tessera_lang.analysis.guards.hoistable_values import NEAR, Ahead
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import Operation, Value

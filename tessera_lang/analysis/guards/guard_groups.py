@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tessera_lang.analysis.guards.available_values import NEAR, Ahead, KernelValues
 from tessera_lang.analysis.guards.bounds_conditions import Bound, Needs, Sum, Terms, near, needs_of
+from tessera_lang.analysis.guards.hoistable_values import NEAR, Ahead, KernelValues
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.ir.core import Operation, Region
 from tessera_lang.ir.definitions import (

@@ -5,8 +5,8 @@ Owns P1004. To be asked of a kernel after the passes. Must not know how guards a
 
 from __future__ import annotations
 
-from tessera_lang.analysis.guards.available_values import KernelValues
 from tessera_lang.analysis.guards.guard_groups import GroupFinder, decided, is_guarded
+from tessera_lang.analysis.guards.hoistable_values import KernelValues
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, Ranges, ranges
 from tessera_lang.analysis.ranges.state import BoundsVerdict
 from tessera_lang.diagnostics import Diagnostic, Label

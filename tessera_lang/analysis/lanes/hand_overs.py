@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tessera_lang.analysis.lanes.done_operations import DoneSync
+from tessera_lang.analysis.lanes.access_records import DoneSync
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ATOMICS, effect_of

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
+from tessera_lang.analysis.lanes.access_records import DoneAccess
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
 from tessera_lang.analysis.lanes.decoded_steps import steps_of
-from tessera_lang.analysis.lanes.done_operations import DoneAccess
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
 from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, Who, is_sync
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
 from tessera_lang.analysis.races.stored_values import Values
-from tessera_lang.interruption import pause
+from tessera_lang.cancellation import pause
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan

@@ -16,8 +16,8 @@ from tessera_lang.analysis.lanes.launch_samples import more_launches, sample_lau
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
+from tessera_lang.analysis.races.atomic_indices import given_places
 from tessera_lang.analysis.races.checked_launches import named
-from tessera_lang.analysis.races.given_places import given_places
 from tessera_lang.analysis.races.group_owned_arrays import owned_arrays
 from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from tessera_lang.analysis.lanes.access_records import DoneAccess, DoneSync
 from tessera_lang.analysis.lanes.clocks import Who
-from tessera_lang.analysis.lanes.done_operations import DoneAccess, DoneSync
 from tessera_lang.analysis.lanes.shared_access_log import Kind
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import WRITES

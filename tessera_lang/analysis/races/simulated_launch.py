@@ -30,7 +30,7 @@ from tessera_lang.analysis.races.run_records import (
 )
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.races.updates import value_after
-from tessera_lang.interruption import pause
+from tessera_lang.cancellation import pause
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
 from tessera_lang.record import dataclass, field, replace

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from tessera_lang.analysis.races.array_races import array_fault, open_arrays, several_groups
 from tessera_lang.analysis.races.checked_launches import CheckedLaunches, run_launches
 from tessera_lang.analysis.races.hand_over_races import Runs, element_of_root, report
-from tessera_lang.analysis.races.launch_bounds import unproved_bounds
 from tessera_lang.analysis.races.shared_check import Open, check_shared, never_written
+from tessera_lang.analysis.races.unproved_bounds import unproved_bounds
 from tessera_lang.analysis.ranges.integer_ranges import ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import uniformity
 from tessera_lang.diagnostics import Diagnostic

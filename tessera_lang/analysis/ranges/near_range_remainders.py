@@ -10,7 +10,7 @@ from typing import cast
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.ranges.state import State, Wrap
 from tessera_lang.ir.core import Operation
-from tessera_lang.target.tuning import MOST_REMAINDERS
+from tessera_lang.target.tuned_constants import MOST_REMAINDERS
 from tessera_lang.types.dtype import DType
 
 

@@ -14,9 +14,9 @@ from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
+from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.diagnostics.diagnostic import Severity
-from tessera_lang.interruption import pause
 from tessera_lang.ir.core import BufferType, Operation, ViewType
 from tessera_lang.ir.definitions import ELEMENT_ACCESSES
 from tessera_lang.record import dataclass

@@ -23,7 +23,7 @@ from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.tuning import OTHER_REGISTERS
+from tessera_lang.target.tuned_constants import OTHER_REGISTERS
 
 _NOT_ELEMENT_WISE = frozenset(d.name for d in TILE_LEVEL_OPS)
 _MOVES = (

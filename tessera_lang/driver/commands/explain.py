@@ -59,7 +59,7 @@ def command(
 
 def _code(code: str, format_: str) -> int:
     from tessera_lang.diagnostics.codes import all_codes, code_named
-    from tessera_lang.diagnostics.pages import page_of
+    from tessera_lang.diagnostics.page_lookup import page_of
 
     row = code_named(code)
     if row is None:

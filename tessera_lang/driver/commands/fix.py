@@ -49,7 +49,7 @@ def command(
 
 
 def _deliver(path: str, before: str, fixed: Fixed, diff: bool) -> None:
-    from tessera_lang.driver.files import STDIN
+    from tessera_lang.driver.source_overlay import STDIN
     from tessera_lang.driver.source_rewrites import difference, replace_file
 
     count = len(fixed.applied)

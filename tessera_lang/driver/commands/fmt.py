@@ -48,7 +48,7 @@ def command(names: tuple[str, ...], check: bool, diff: bool, color: str) -> int:
 
 def _deliver(path: str, before: str, after: str, check: bool, diff: bool) -> None:
     """Write, print or name what changed."""
-    from tessera_lang.driver.files import STDIN
+    from tessera_lang.driver.source_overlay import STDIN
     from tessera_lang.driver.source_rewrites import difference, replace_file
 
     if diff:

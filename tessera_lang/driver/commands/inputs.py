@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tessera_lang.driver.files import STDIN
+from tessera_lang.driver.source_overlay import STDIN
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
@@ -44,7 +44,7 @@ def source_path(session: Session, name: str) -> str:
     """The path of a file argument; ``-`` reads standard input."""
     if name != "-":
         return name
-    from tessera_lang.driver.files import MAX_BYTES
+    from tessera_lang.driver.source_overlay import MAX_BYTES
     from tessera_lang.syntax import decode_source
 
     data = sys.stdin.buffer.read(MAX_BYTES)

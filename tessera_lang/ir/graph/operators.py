@@ -6,7 +6,8 @@ Owns ``OPERATORS`` and ``GRAPH_OPS``. Must not know who builds, rewrites or lowe
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TensorType, VerifyError
-from tessera_lang.ir.graph.axes import MOVES, PRODUCTS, REDUCTIONS
+from tessera_lang.ir.graph.axis_operators import MOVES, PRODUCTS, REDUCTIONS
+from tessera_lang.ir.graph.axis_preserving_operators import ORDER, SOFTMAX
 from tessera_lang.ir.graph.builder import FUNCTION, RETURN
 from tessera_lang.ir.graph.calls import CALL, CALL_OP, check_call
 from tessera_lang.ir.graph.custom import (
@@ -15,7 +16,6 @@ from tessera_lang.ir.graph.custom import (
     check_with_gradient,
 )
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
-from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
 from tessera_lang.ir.graph.regions import REGION_OPS, check_for, check_if, check_while
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef

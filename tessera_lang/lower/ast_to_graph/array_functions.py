@@ -12,8 +12,8 @@ from typing import cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Value
-from tessera_lang.ir.graph.axes import part_along
-from tessera_lang.lower.ast_to_graph.functions_of_elements import (
+from tessera_lang.ir.graph.axis_operators import part_along
+from tessera_lang.lower.ast_to_graph.elementwise_functions import (
     FUNCTIONS_OF_ELEMENTS,
     ArrayFunction,
     Given,

@@ -34,11 +34,11 @@ from tessera_lang.lower.ast_to_graph.values import (
     not_here,
     number_dtype,
 )
-from tessera_lang.opt.graph.loops import built
+from tessera_lang.opt.graph.control_flow_derivatives import built
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.target.tuning import STEPS_OF_A_LOOP
+from tessera_lang.target.tuned_constants import STEPS_OF_A_LOOP
 from tessera_lang.types.dtype import BOOL, F64, I64, DType
 
 if TYPE_CHECKING:

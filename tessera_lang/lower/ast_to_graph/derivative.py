@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
+from tessera_lang.evaluate.abstract_world import SymbolicArray, SymbolicWorld
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.host import Host
-from tessera_lang.evaluate.symbolic_world import SymbolicArray, SymbolicWorld
 from tessera_lang.evaluate.value import Derivative, Unknown
 from tessera_lang.ir.core import Operation, Program, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import hashed

@@ -52,7 +52,7 @@ from tessera_lang.lower.ast_to_graph.loop_counters import Counter
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.record import replace
-from tessera_lang.sema.tile.whole_arrays import directive_of
+from tessera_lang.sema.tile.whole_array_bodies import directive_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted

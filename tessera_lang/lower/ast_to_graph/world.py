@@ -24,9 +24,9 @@ from tessera_lang.lower.ast_to_graph.loop_counters import (
     is_known,
     part_at_step,
 )
-from tessera_lang.lower.ast_to_graph.parts import chosen, with_part
 from tessera_lang.lower.ast_to_graph.powers import known_power
 from tessera_lang.lower.ast_to_graph.size_notes import size_notes
+from tessera_lang.lower.ast_to_graph.subscripts import chosen, with_part
 from tessera_lang.lower.ast_to_graph.values import (
     BY_VALUE,
     GraphArray,

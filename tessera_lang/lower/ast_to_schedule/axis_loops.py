@@ -37,7 +37,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     operands_of,
     walk,
 )
-from tessera_lang.target.tuning import ELEMENT_ALONE
+from tessera_lang.target.tuned_constants import ELEMENT_ALONE
 from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
 
 Body = Callable[[Windows], None]

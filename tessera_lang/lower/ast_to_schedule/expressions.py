@@ -20,7 +20,7 @@ from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
-from tessera_lang.target.tuning import UNROLLED_POWER
+from tessera_lang.target.tuned_constants import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, F32, F64, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
 

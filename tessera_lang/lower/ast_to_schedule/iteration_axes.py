@@ -29,7 +29,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     with_operands,
 )
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import ELEMENT_ALONE, ELEMENT_HELD
+from tessera_lang.target.tuned_constants import ELEMENT_ALONE, ELEMENT_HELD
 
 Axes = tuple[Axis, ...]
 

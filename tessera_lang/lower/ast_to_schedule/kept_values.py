@@ -29,7 +29,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.side_tables import Local, TensorArgument
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import MOST_KEPT, MOST_KEPT_SUMS
+from tessera_lang.target.tuned_constants import MOST_KEPT, MOST_KEPT_SUMS
 from tessera_lang.types.shape import Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
 

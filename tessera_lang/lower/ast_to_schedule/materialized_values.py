@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import (
-    launch_bounds,
+    extent_upper_bounds,
     node_builders,
     stores,
     subscripts,
@@ -36,7 +36,7 @@ def keep(
     if room and any(s.private.dim(n) is None for n in sizes):
         sizes = list(room)
     if room is None:
-        sizes = [launch_bounds.room(s, node, i) or n for i, n in enumerate(sizes)]
+        sizes = [extent_upper_bounds.room(s, node, i) or n for i, n in enumerate(sizes)]
     dims = [s.private.dim(n) for n in sizes]
     known = [d for d in dims if d is not None]
     if len(known) < len(dims) or not dims:

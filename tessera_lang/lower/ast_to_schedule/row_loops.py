@@ -27,7 +27,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.side_tables import TypedFunction
-from tessera_lang.target.tuning import SHORT_ROW
+from tessera_lang.target.tuned_constants import SHORT_ROW
 
 Fixed = tuple[Value | None, ...]
 """The coordinate along each axis of a node; None: all of the row's own axis."""

@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node, Read, Window, Windows
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import SCATTER_MOST_ROWS, SCATTER_PAIRS, SCATTER_ROWS
+from tessera_lang.target.tuned_constants import SCATTER_MOST_ROWS, SCATTER_PAIRS, SCATTER_ROWS
 from tessera_lang.types.dtype import INDEX
 
 

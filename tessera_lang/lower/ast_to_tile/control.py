@@ -26,7 +26,7 @@ from tessera_lang.record import field_names
 from tessera_lang.sema.side_tables import Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.tuning import BRANCH_OPERATIONS
+from tessera_lang.target.tuned_constants import BRANCH_OPERATIONS
 from tessera_lang.types.dtype import BOOL, DType
 
 

@@ -31,7 +31,7 @@ from tessera_lang.lower.ast_to_tile.warps import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import SHORT_LOOP
+from tessera_lang.target.tuned_constants import SHORT_LOOP
 from tessera_lang.types.dtype import INDEX, DType
 
 

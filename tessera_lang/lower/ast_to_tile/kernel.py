@@ -29,9 +29,9 @@ from tessera_lang.lower.ast_to_tile.cooperative_reductions import share_loops
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.lower.ast_to_tile.inlined_locations import at_calls
 from tessera_lang.lower.ast_to_tile.kernel_parameters import KernelFrame, slot_name, without_unused
-from tessera_lang.lower.ast_to_tile.lane_zero import settle_conditions
 from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
 from tessera_lang.lower.ast_to_tile.statements import lower_block
+from tessera_lang.lower.ast_to_tile.uniform_conditions import settle_conditions
 from tessera_lang.opt.tile.shared_allocation import check_shared_budget, shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.side_tables import TensorArgument, TypedFunction

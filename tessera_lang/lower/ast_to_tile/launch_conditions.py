@@ -11,7 +11,7 @@ from tessera_lang.lower.ast_to_tile.context import Lowering, Unsupported
 from tessera_lang.sema.side_tables import Builtin, Constant, Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.target.launch_plan import Compared, Comparison, Condition
-from tessera_lang.target.tuning import LAUNCH_COMPARISONS
+from tessera_lang.target.tuned_constants import LAUNCH_COMPARISONS
 from tessera_lang.types.shape import Dim, DimOperator, Sym, dim_op
 from tessera_lang.types.type import Tensor
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile.context import Lowering, Unsupported
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import UNROLLED_POWER
+from tessera_lang.target.tuned_constants import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, INDEX, U64, DType, common_dtype, integer_range
 
 _BINARY = {

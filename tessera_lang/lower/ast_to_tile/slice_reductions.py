@@ -16,7 +16,7 @@ from tessera_lang.lower.ast_to_tile.builtin_arguments import needed
 from tessera_lang.lower.ast_to_tile.context import ElementLoop, Lowering, Unsupported
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
-from tessera_lang.target.tuning import NEAR_OPERATIONS
+from tessera_lang.target.tuned_constants import NEAR_OPERATIONS
 from tessera_lang.types.dtype import BOOL, F32, INDEX, U8, U64, DType, integer_range
 
 KINDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}

@@ -18,7 +18,7 @@ from tessera_lang.ir.graph.operator import Operator
 from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import OPERATIONS_OF_A_BYTE, OPERATORS_OF_A_KERNEL
+from tessera_lang.target.tuned_constants import OPERATIONS_OF_A_BYTE, OPERATORS_OF_A_KERNEL
 from tessera_lang.types.dtype import DType
 
 NAME = "call"

@@ -15,6 +15,7 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.calls import CALL, called
 from tessera_lang.ir.graph.operators import is_operator
 from tessera_lang.ir.graph.regions import function_of
+from tessera_lang.lower.graph_to_kernels.cascaded_reductions import StreamKernel
 from tessera_lang.lower.graph_to_kernels.clusters import (
     GraphKernel,
     Planned,
@@ -23,17 +24,7 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
     single_kernel,
     uses_of,
 )
-from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
-from tessera_lang.lower.graph_to_kernels.row_tiles import most_rows, usual_rows
-from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
-from tessera_lang.lower.graph_to_kernels.terms import (
-    CutError,
-    NotFused,
-    Terms,
-    is_of_rows,
-    is_softmax_of_rows,
-)
-from tessera_lang.lower.graph_to_kernels.windows import (
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     COLUMNS,
     ONE,
     ROWS,
@@ -47,9 +38,18 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     space_of,
     whole,
 )
+from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
+from tessera_lang.lower.graph_to_kernels.reduction_terms import (
+    CutError,
+    NotFused,
+    Terms,
+    is_of_rows,
+    is_softmax_of_rows,
+)
+from tessera_lang.lower.graph_to_kernels.row_tiles import most_rows, usual_rows
 from tessera_lang.opt.graph.decompose import keeps_elements
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     HELD_BY_A_LOOP,
     LONGEST_LINE_OF_A_TILE,
     LONGEST_ROW,

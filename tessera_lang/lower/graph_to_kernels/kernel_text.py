@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tessera_lang.ir.core import Value
+from tessera_lang.lower.graph_to_kernels.cascaded_reductions import StreamKernel
 from tessera_lang.lower.graph_to_kernels.clusters import NAME
-from tessera_lang.lower.graph_to_kernels.masks import Masks
-from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
-from tessera_lang.lower.graph_to_kernels.windows import Windows, sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import Windows, sizes_of
+from tessera_lang.lower.graph_to_kernels.mask_ranges import Masks
 from tessera_lang.record import dataclass
 
 

@@ -14,7 +14,7 @@ from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.ir.graph.regions import FOR, WHILE, counted
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, computed_by
 from tessera_lang.lower.graph_to_kernels.fusion import Plan, Refusal
-from tessera_lang.lower.graph_to_kernels.windows import ONE, moved, sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import ONE, moved, sizes_of
 from tessera_lang.target.call_arena import Need, arena_of
 
 

@@ -5,8 +5,12 @@ Owns the size of such a tile. Must not know what is computed of the rows.
 
 from __future__ import annotations
 
-from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
-from tessera_lang.target.tuning import BYTES_OF_HELD_ROWS, ROWS_OF_A_PRODUCT, ROWS_OF_A_TILE
+from tessera_lang.lower.graph_to_kernels.cascaded_reductions import StreamKernel
+from tessera_lang.target.tuned_constants import (
+    BYTES_OF_HELD_ROWS,
+    ROWS_OF_A_PRODUCT,
+    ROWS_OF_A_TILE,
+)
 
 
 def usual_rows(length: int) -> int:

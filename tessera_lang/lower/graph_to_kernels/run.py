@@ -18,7 +18,7 @@ from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.regions import FOR, IF, counted
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
-from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
 from tessera_lang.record import replace
 from tessera_lang.target.host_world import KernelReference, WorldFault
 from tessera_lang.types.dtype import I64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.record import dataclass
-from tessera_lang.target.tuning import CPU_LINE, CPU_SAME_SETS
+from tessera_lang.target.tuned_constants import CPU_LINE, CPU_SAME_SETS
 from tessera_lang.types.dtype import DType
 
 

@@ -28,7 +28,7 @@ from tessera_lang.opt.tile.shared_allocation import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import LOOP_WARPS
+from tessera_lang.target.tuned_constants import LOOP_WARPS
 from tessera_lang.types.shape import Dim, dim_op
 
 _MOST_AXES = 3

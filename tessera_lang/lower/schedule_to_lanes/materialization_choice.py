@@ -20,7 +20,7 @@ from tessera_lang.ir.definitions import (
 )
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
-from tessera_lang.target.tuning import CHEAP_OPERATIONS
+from tessera_lang.target.tuned_constants import CHEAP_OPERATIONS
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.

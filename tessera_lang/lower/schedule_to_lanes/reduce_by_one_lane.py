@@ -16,7 +16,7 @@ from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     result_index,
 )
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.target.tuning import LINE_OPERATIONS, LINES_AT_ONCE, PARTIAL_RUN
+from tessera_lang.target.tuned_constants import LINE_OPERATIONS, LINES_AT_ONCE, PARTIAL_RUN
 from tessera_lang.types.dtype import BOOL, INDEX
 
 

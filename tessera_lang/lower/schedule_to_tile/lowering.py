@@ -40,7 +40,7 @@ from tessera_lang.opt.tile.shared_allocation import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import ACCESS_INSTRUCTIONS
+from tessera_lang.target.tuned_constants import ACCESS_INSTRUCTIONS
 from tessera_lang.types.shape import dim_op
 
 _WARPS = (1, 2, 4, 8, 16)

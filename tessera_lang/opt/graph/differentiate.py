@@ -15,8 +15,8 @@ from tessera_lang.ir.graph.custom import WITH_GRADIENT, gradients_given
 from tessera_lang.ir.graph.operator import NoGradient
 from tessera_lang.ir.graph.operators import OPERATORS, operator_of
 from tessera_lang.ir.graph.regions import FOR, IF, WHILE, function_of
+from tessera_lang.opt.graph.control_flow_derivatives import keeping_states, parts_of_loop
 from tessera_lang.opt.graph.dead_code import without_unused
-from tessera_lang.opt.graph.loops import keeping_states, parts_of_loop
 from tessera_lang.source import Span
 
 

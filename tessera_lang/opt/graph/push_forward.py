@@ -14,6 +14,7 @@ from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.custom import WITH_GRADIENT, floats
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.ir.graph.regions import FOR, IF, WHILE
+from tessera_lang.opt.graph.control_flow_derivatives import pushed_through
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.differentiate import (
     GradientError,
@@ -21,7 +22,6 @@ from tessera_lang.opt.graph.differentiate import (
     parts_of,
     pulled_back,
 )
-from tessera_lang.opt.graph.loops import pushed_through
 
 
 def tangent_of(function: Operation, wrt: Sequence[int]) -> Operation:

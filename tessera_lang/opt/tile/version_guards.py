@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tessera_lang.analysis import ranges
-from tessera_lang.analysis.guards.available_values import KernelValues
 from tessera_lang.analysis.guards.bounds_conditions import Sum
 from tessera_lang.analysis.guards.guard_groups import Group, GroupFinder, is_guarded
+from tessera_lang.analysis.guards.hoistable_values import KernelValues
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import clone_operation, clone_region, replace_values
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.tuning import COPIED_OPERATIONS
+from tessera_lang.target.tuned_constants import COPIED_OPERATIONS
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 
 

@@ -16,7 +16,7 @@ from tessera_lang.sema.side_tables import Agreement, Directive, Multiple, TypedF
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.named_slices import NamedSlice
+from tessera_lang.syntax.view_mutation_help import NamedSlice
 from tessera_lang.types.dtype import F32, I32, DType
 from tessera_lang.types.shape import Dim, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak

@@ -19,7 +19,8 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import DTYPE, MODULE
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.side_tables import Builtin, Local
-from tessera_lang.sema.tile import quotients
+from tessera_lang.sema.tile import true_division
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.expand_builtins import argument_of, expand
@@ -33,7 +34,6 @@ from tessera_lang.sema.tile.operators import (
     result_of,
     value_of_operand,
 )
-from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.subscripts import subscript
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
@@ -138,8 +138,8 @@ def _binary(c: TileContext, e: ast.Binary, place: bool) -> Term:
             term = product(c, node.operator_span, a, b)
         elif is_tiled(term) or is_tiled(right):
             term = operate_tiles(c, node.operator, node.operator_span, a, b)
-        elif node.operator == "/" and not place and quotients.are_integers([a, b]):
-            term = quotients.of_numbers(c, node, [a, b])
+        elif node.operator == "/" and not place and true_division.are_integers([a, b]):
+            term = true_division.of_numbers(c, node, [a, b])
         else:
             term = operate(c, node.operator, node.operator_span, a, b)
             lanes.mark_known(c, node, term, node.left, node.right)

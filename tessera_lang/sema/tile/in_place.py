@@ -12,7 +12,12 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.subscripts import root_name
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.named_slices import NamedSlice, changed_slice, helps_for_slice, viewed_by
+from tessera_lang.syntax.view_mutation_help import (
+    NamedSlice,
+    changed_slice,
+    helps_for_slice,
+    viewed_by,
+)
 from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Tensor, Tile
 

@@ -10,7 +10,7 @@ from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, is_bool, not_numbers, operate, silent
-from tessera_lang.sema.tile import quotients
+from tessera_lang.sema.tile import true_division
 from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
 from tessera_lang.sema.tile.fits_narrow_index import is_count
 from tessera_lang.sema.tile.shapes import Side, broadcast
@@ -171,10 +171,10 @@ def mix(
     if operator in ("+", "-", "*", "/"):
         operands = _bools_as_numbers(c, operands)
     open_ones = any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands)
-    if operator == "/" and not open_ones and quotients.are_integers(operands):
-        counts = quotients.are_counts(c, operands)
+    if operator == "/" and not open_ones and true_division.are_integers(operands):
+        counts = true_division.are_counts(c, operands)
         operands = ([Operand(o.e, counted_as_float(c, o)) for o in operands] if counts
-                    else quotients.in_f64(operands))  # fmt: skip
+                    else true_division.in_f64(operands))  # fmt: skip
     axes = shape_of(c, span, operands, what)
     if axes is None:
         return ERROR if c.final else Unknown()

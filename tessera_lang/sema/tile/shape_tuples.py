@@ -9,7 +9,7 @@ from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.shapes import agree
-from tessera_lang.sema.tree_copies import copied
+from tessera_lang.sema.tree_transforms import copied
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType

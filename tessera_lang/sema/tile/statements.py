@@ -21,13 +21,13 @@ from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.tile import created_arrays, in_place, masked_stores, results
 from tessera_lang.sema.tile.arrays_made_again import is_given_on
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.fits_narrow_index import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
-from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.shape_tuples import elements_of, unpacked
 from tessera_lang.sema.tile.stores import WHOLE, augmented, store, whole_store, written_out
 from tessera_lang.sema.tile.subscripts import as_tile

@@ -16,6 +16,7 @@ from tessera_lang.sema.fits_narrow_index import fits_by_range
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext
 from tessera_lang.sema.tile.created_arrays import could_be_array, exchanged, other_value, refill
 from tessera_lang.sema.tile.operators import (
@@ -25,15 +26,14 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
-from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.shapes import Side, agree, lines_up, meet_axes, with_axes_in_front
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.subscripts import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.named_slices import changed_slice, helps_for_slice
 from tessera_lang.syntax.substitute import substituted
+from tessera_lang.syntax.view_mutation_help import changed_slice, helps_for_slice
 from tessera_lang.types.dtype import F32, F64, I32, I64, INDEX, U32, DType
 from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak

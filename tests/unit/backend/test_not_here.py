@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tessera_backend.cpu.dialect import CpuDialect
+from tessera_backend.cpu.target_hooks import CpuDialect
 from tessera_backend.llvm.emitter import NotLowered
 from tessera_backend.nvptx import kernel as nvptx_kernel
 

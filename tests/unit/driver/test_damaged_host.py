@@ -10,7 +10,7 @@ import pytest
 
 from tessera_lang.driver import session as sessions
 from tessera_lang.driver.session import Session
-from tessera_lang.evaluate.symbolic_world import SymbolicWorld
+from tessera_lang.evaluate.abstract_world import SymbolicWorld
 
 PATH = "program.tessera"
 PROGRAM = """\
@@ -115,7 +115,7 @@ def test_a_fault_of_ours_costs_its_declaration(where: str, monkeypatch: pytest.M
     elif where == "statement":
         monkeypatch.setattr(SymbolicWorld, "fill", failing)
     else:
-        from tessera_lang.evaluate.symbolic import SymbolicHost
+        from tessera_lang.evaluate.abstract_interpreter import SymbolicHost
 
         monkeypatch.setattr(SymbolicHost, "run_test", of("tests", SymbolicHost.run_test))
     session = Session()

@@ -62,8 +62,8 @@ def test_the_editor_grammar_knows_every_keyword() -> None:
 
 def test_the_machine_takes_what_lark_takes() -> None:
     """Random token rows, most of them broken: both parsers stop at the same token."""
+    from tessera_lang.syntax.lalr_driver import END, Machine
     from tessera_lang.syntax.lexer import Token
-    from tessera_lang.syntax.machine import END, Machine
     from tessera_lang.syntax.statements import Actions
 
     table, texts = build.lark_table()

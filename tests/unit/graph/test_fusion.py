@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import gradient_of
 from tessera_lang.types.dtype import F64, I64

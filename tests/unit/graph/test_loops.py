@@ -18,7 +18,7 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.graph import loops
+from tessera_lang.opt.graph import control_flow_derivatives
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import gradient_of
@@ -93,7 +93,7 @@ def test_what_is_kept_changes_no_gradient(seed: int, monkeypatch: pytest.MonkeyP
     function, every = graph_of(text), range(len(inputs))
     found: list[Any] = []
     for operations in (math.inf, 0.0):
-        monkeypatch.setattr(loops, "OPERATIONS_OF_A_BYTE", {8: operations})
+        monkeypatch.setattr(control_flow_derivatives, "OPERATIONS_OF_A_BYTE", {8: operations})
         one = gradient_of(function, every, seeded=False, with_results=False)
         ones: list[Any] = [np.ones_like(v) for v in inputs]
         two = gradient_of(without_unused(one), every, seeded=True, with_results=True)

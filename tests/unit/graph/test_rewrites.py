@@ -14,7 +14,7 @@ from tessera_lang.ir.core import Operation, Program, Region, TensorType, Value
 from tessera_lang.ir.graph.builder import FOLDS, FUNCTION, RETURN, GraphBuilder
 from tessera_lang.ir.graph.operators import OPERATORS
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.graph_to_kernels.masks import WAYS
+from tessera_lang.lower.graph_to_kernels.mask_ranges import WAYS
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.decompose import REWRITES, decompose
 from tessera_lang.opt.graph.differentiate import gradient_of

@@ -7,7 +7,7 @@ from tessera_backend.runtime.functions import TracedWorld
 from tessera_backend.runtime.host_environment import HostWorld
 from tessera_backend.runtime.host_tapes import RecordingWorld
 
-from tessera_lang.evaluate.symbolic_world import SymbolicWorld
+from tessera_lang.evaluate.abstract_world import SymbolicWorld
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import World
 from tessera_lang.types.dtype import DType

@@ -15,12 +15,12 @@ from tessera_backend.cpu.checked.shadow_elision import Roots, hands_over, lanes_
 from tessera_backend.cpu.checked.slow_paths import add_slow_paths
 from tessera_backend.cpu.checked.watched_operations import EXACT, seen, unproved
 from tessera_backend.cpu.code_target import CodeTarget
-from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import ORDERED, GroupEmitter
 from tessera_backend.cpu.entry import Form, dialect_arguments
 from tessera_backend.cpu.group_plan import GroupPlan, Piece, Planner
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_backend.cpu.lane_loops import Scratch
+from tessera_backend.cpu.target_hooks import CpuDialect
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type

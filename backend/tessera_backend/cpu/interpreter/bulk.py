@@ -9,7 +9,7 @@ import numpy as np
 
 from tessera_backend.cpu.interpreter.access_history import Box, Memory, box_of
 from tessera_backend.cpu.interpreter.accesses import take
-from tessera_backend.cpu.interpreter.copies import pending_of
+from tessera_backend.cpu.interpreter.async_copies import pending_of
 from tessera_backend.cpu.interpreter.element_arithmetic import Array, combined
 from tessera_backend.cpu.interpreter.faults import AsynchronousFault
 from tessera_backend.cpu.interpreter.happens_before import AccessRecord

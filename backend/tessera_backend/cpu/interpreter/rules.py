@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tessera_backend.cpu.interpreter import (
     accesses,
+    async_copies,
     bulk,
-    copies,
     role_barriers,
     scalars,
     tiles,
@@ -14,6 +14,6 @@ from tessera_backend.cpu.interpreter import (
 from tessera_backend.cpu.interpreter.strand import Rule
 
 RULES: dict[str, Rule] = {
-    **scalars.RULES, **tiles.RULES, **accesses.RULES, **copies.RULES, **role_barriers.RULES,
+    **scalars.RULES, **tiles.RULES, **accesses.RULES, **async_copies.RULES, **role_barriers.RULES,
     **bulk.RULES, **wgmma.RULES,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.cpu.interpreter.access_history import Memory, box_of
-from tessera_backend.cpu.interpreter.copies import pending_of
+from tessera_backend.cpu.interpreter.async_copies import pending_of
 from tessera_backend.cpu.interpreter.element_arithmetic import Array, numpy_type, without_low_bits
 from tessera_backend.cpu.interpreter.happens_before import AccessRecord
 from tessera_backend.cpu.interpreter.pending import Issued

@@ -14,7 +14,7 @@ from tessera_backend.nvptx.hopper.roles import (
     dialect_of,
     intrinsic,
 )
-from tessera_backend.nvptx.lanes.dialect import WARP
+from tessera_backend.nvptx.lanes.target_hooks import WARP
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ALLOCATIONS
 from tessera_lang.ir.tile.tile_ops import HOPPER

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
-from tessera_backend.nvptx.lanes.dialect import WARP, NvptxDialect, Role
+from tessera_backend.nvptx.lanes.target_hooks import WARP, NvptxDialect, Role
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import WARP_GROUP

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
 from tessera_backend.nvptx.hopper import cluster_reduce, mbarriers, roles, tma, wgmma
-from tessera_backend.nvptx.hopper.unchanging_operands import unchanging
+from tessera_backend.nvptx.hopper.loop_invariant_operands import unchanging
 from tessera_lang.ir.core import Operation, TensorMapType
 from tessera_lang.ir.tile.tile_ops import HOPPER
 from tessera_lang.record import replace

@@ -13,7 +13,7 @@ from tessera_backend.llvm.types import memory_type
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
-from tessera_lang.target.tuning import OWN_CELLS
+from tessera_lang.target.tuned_constants import OWN_CELLS
 
 
 def own_memory(e: LaneEmitter, op: Operation) -> str:

@@ -13,7 +13,7 @@ from typing import cast
 from tessera_backend.llvm import memory
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import register_type
-from tessera_backend.nvptx.lanes.dialect import WARP, NvptxDialect
+from tessera_backend.nvptx.lanes.target_hooks import WARP, NvptxDialect
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.types.dtype import U32, DType
 

@@ -29,7 +29,7 @@ from tessera_lang.analysis.resources.register_layouts import canonical, register
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.tuning import FMA_HELD, FMA_LINES, LONG_RUN, PINNED, SHORT_RUN
+from tessera_lang.target.tuned_constants import FMA_HELD, FMA_LINES, LONG_RUN, PINNED, SHORT_RUN
 from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_backend.llvm.emitter import LaneEmitter
-from tessera_backend.nvptx.lanes.dialect import WARP, NvptxDialect
+from tessera_backend.nvptx.lanes.target_hooks import WARP, NvptxDialect
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass
 

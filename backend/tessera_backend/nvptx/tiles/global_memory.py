@@ -37,7 +37,7 @@ from tessera_lang.analysis.resources.register_layouts import lanes_of, registers
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
-from tessera_lang.target.tuning import TESTED_LAST
+from tessera_lang.target.tuned_constants import TESTED_LAST
 from tessera_lang.types.dtype import F32, DType
 
 Values = dict[Coordinates, str]

@@ -40,7 +40,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import SECTOR_BYTES
-from tessera_lang.target.tuning import LOOP_TIMES, SMALL_ACCESS
+from tessera_lang.target.tuned_constants import LOOP_TIMES, SMALL_ACCESS
 
 _PREFIX = "tessera.schedule."
 _ACCESSES = ARRAY_READS | ARRAY_WRITES

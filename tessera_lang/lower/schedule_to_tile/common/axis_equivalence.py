@@ -19,7 +19,7 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.ir.disjoint_sets import DisjointSets
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of, is_tile
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.tuning import POWER_SIZES
+from tessera_lang.target.tuned_constants import POWER_SIZES
 
 Axis = tuple[Value, int]
 

@@ -17,7 +17,7 @@ from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import LINE_BYTES
-from tessera_lang.target.tuning import COMBINED_REGISTERS
+from tessera_lang.target.tuned_constants import COMBINED_REGISTERS
 from tessera_lang.types.dtype import BOOL, U32
 
 

@@ -13,7 +13,7 @@ from tessera_lang.analysis.resources.register_layouts import scratch_buffer
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
-from tessera_lang.target.tuning import SCRATCH_APART
+from tessera_lang.target.tuned_constants import SCRATCH_APART
 from tessera_lang.types.dtype import DType
 
 

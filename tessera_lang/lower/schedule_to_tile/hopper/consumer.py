@@ -25,6 +25,7 @@ from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import Iterations, RingUse
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
+from tessera_lang.opt.schedule.query.computed_operands import written_buffers
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, Dot, Operand
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.unit_legality import (
@@ -34,7 +35,6 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     computed_layout,
     said_places,
 )
-from tessera_lang.opt.schedule.query.written_operands import written_buffers
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 

@@ -35,7 +35,7 @@ from tessera_lang.lower.schedule_to_tile.hopper.issue_order import check_turns
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded, thread
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Buffered, Pipeline
 from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
-from tessera_lang.lower.schedule_to_tile.hopper.ring_places import RingPlaces, staged_bytes
+from tessera_lang.lower.schedule_to_tile.hopper.ring_offsets import RingPlaces, staged_bytes
 from tessera_lang.lower.schedule_to_tile.hopper.tile_scheduler import (
     Cluster,
     Walk,

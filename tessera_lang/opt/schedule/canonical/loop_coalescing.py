@@ -22,6 +22,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.def_use import values_inside
+from tessera_lang.opt.schedule.query.implied_bounds import asserted_truths
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     FOR,
@@ -31,9 +32,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.known_conditions import asserted_truths
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.tuning import COALESCED_TRIPS
+from tessera_lang.target.tuned_constants import COALESCED_TRIPS
 from tessera_lang.types.dtype import INDEX
 
 

@@ -43,7 +43,7 @@ from tessera_lang.opt.schedule.query.unit_legality import consumer_groups, has_m
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import EASED
+from tessera_lang.target.tuned_constants import EASED
 from tessera_lang.types.dtype import INDEX
 
 

@@ -32,7 +32,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     GROUP_BYTES,
     GROUP_ROWS,
     GROUPS_WANTED,

@@ -46,7 +46,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     needs_first,
 )
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import FEW_ROWS
+from tessera_lang.target.tuned_constants import FEW_ROWS
 
 _MANY = 1 << 30
 _FULL = PREFIX + "full"

@@ -20,7 +20,7 @@ import math
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     ADDED_OUTSIDE,
     ASKING,
     ASKING_TOGETHER,

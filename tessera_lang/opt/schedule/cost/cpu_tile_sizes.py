@@ -14,7 +14,13 @@ from typing import cast
 
 from tessera_lang.ir.core import TileType
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, covers
-from tessera_lang.target.tuning import CPU_BLOCK, CPU_ELEMENTS, CPU_GROUPS, CPU_LEAST, CPU_RUN
+from tessera_lang.target.tuned_constants import (
+    CPU_BLOCK,
+    CPU_ELEMENTS,
+    CPU_GROUPS,
+    CPU_LEAST,
+    CPU_RUN,
+)
 
 
 def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     promoted_parts,
 )
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     ESTIMATED_COMPUTED,
     ESTIMATED_SLOTS,
     ESTIMATED_STAGES,

@@ -26,7 +26,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import LAUNCH_CYCLES, SLOWER_FORM
+from tessera_lang.target.tuned_constants import LAUNCH_CYCLES, SLOWER_FORM
 
 
 def by_elements(

@@ -19,7 +19,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     PART_ITERATIONS,
     PART_WAVES,
     PARTS_WORTH,

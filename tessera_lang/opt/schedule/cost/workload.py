@@ -34,7 +34,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
 )
 from tessera_lang.target.arch.isa_constants import LINE_BYTES, SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import LINE_REQUESTS, STORE_TIMES, UNKNOWN_TRIPS
+from tessera_lang.target.tuned_constants import LINE_REQUESTS, STORE_TIMES, UNKNOWN_TRIPS
 
 
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:

@@ -26,7 +26,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     view_bytes,
 )
 from tessera_lang.opt.schedule.query.repack_profitability import moved
-from tessera_lang.target.tuning import CACHE_HELD, CACHE_LONG
+from tessera_lang.target.tuned_constants import CACHE_HELD, CACHE_LONG
 
 
 @decides

@@ -43,7 +43,7 @@ from tessera_lang.target.arch.isa_constants import (
     WARP_GROUP,
 )
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH, OTHER_REGISTERS
+from tessera_lang.target.tuned_constants import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH, OTHER_REGISTERS
 
 
 @decides

@@ -52,7 +52,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     access_of,
 )
 from tessera_lang.target.arch.isa_constants import CLUSTER_GROUPS
-from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS, UNEVEN_SHARE
+from tessera_lang.target.tuned_constants import CLUSTER_TURNS, GRID_ROWS, UNEVEN_SHARE
 
 
 @decides

@@ -27,7 +27,12 @@ from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa_constants import WARP
-from tessera_lang.target.tuning import ALONE_REGISTERS, GROUP_WARPS, PREFETCH_GROUPS, PREFETCH_WAVES
+from tessera_lang.target.tuned_constants import (
+    ALONE_REGISTERS,
+    GROUP_WARPS,
+    PREFETCH_GROUPS,
+    PREFETCH_WAVES,
+)
 
 
 @decides

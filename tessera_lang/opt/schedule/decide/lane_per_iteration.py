@@ -32,7 +32,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     open_names,
 )
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     LANE_ELEMENTS,
     LANE_HELD,
     LANE_ITERATIONS,

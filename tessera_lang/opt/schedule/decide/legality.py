@@ -17,11 +17,11 @@ from tessera_lang.opt.schedule.query.decision_context import (
     said_by_user,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.ring_turns import saved_bytes
+from tessera_lang.opt.schedule.query.ring_overlays import saved_bytes
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import ASSEMBLER_MARGIN, OTHER_REGISTERS
+from tessera_lang.target.tuned_constants import ASSEMBLER_MARGIN, OTHER_REGISTERS
 
 
 @decides

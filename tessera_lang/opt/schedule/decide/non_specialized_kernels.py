@@ -42,7 +42,7 @@ from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import WARP
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     FLOW_ACCUMULATORS,
     FLOW_MOST_STAGES,
     FLOW_REGISTERS,

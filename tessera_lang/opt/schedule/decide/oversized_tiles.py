@@ -41,7 +41,7 @@ from tessera_lang.opt.schedule.query.unit_legality import element_bits, has_matr
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import LINE_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import NARROW_COLUMNS, PRODUCT_REGISTERS
+from tessera_lang.target.tuned_constants import NARROW_COLUMNS, PRODUCT_REGISTERS
 from tessera_lang.types.dtype import INDEX
 
 

@@ -34,7 +34,7 @@ from tessera_lang.opt.schedule.query.invariant_loads import (
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa_constants import LIMIT_REGISTERS, REGISTER_UNIT, WARP
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     ROW_OTHER_BYTES,
     STAYING_REGISTERS,
     STAYING_STAGES,

@@ -33,10 +33,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
-from tessera_lang.opt.schedule.query.ring_turns import places, ring_bytes, turns_of
+from tessera_lang.opt.schedule.query.ring_overlays import places, ring_bytes, turns_of
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import ENOUGH_STAGES, RESERVED_BYTES, RING_STAGES
+from tessera_lang.target.tuned_constants import ENOUGH_STAGES, RESERVED_BYTES, RING_STAGES
 
 
 @decides

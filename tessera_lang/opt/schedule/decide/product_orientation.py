@@ -31,7 +31,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     has_matrix_dtype,
     needs_first,
 )
-from tessera_lang.target.tuning import OTHER_WAY_WORTH
+from tessera_lang.target.tuned_constants import OTHER_WAY_WORTH
 
 _BROADCAST = PREFIX + "broadcast"
 _DIRECTIVES = ("tile", "cluster", "swap")

@@ -37,7 +37,7 @@ from tessera_lang.target.arch.isa_constants import (
     WARP,
 )
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     ASSEMBLER_GROUPS,
     BUSY_ROW_BYTES,
     BUSY_SHARE,

@@ -41,7 +41,7 @@ from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy, 
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.launch_plan import COPY_ALIGNMENT
-from tessera_lang.target.tuning import STAGED_BYTES
+from tessera_lang.target.tuned_constants import STAGED_BYTES
 
 
 @decides

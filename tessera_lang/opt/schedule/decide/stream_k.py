@@ -22,7 +22,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.splittable_reductions import even_iterations, sums_of
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import STREAM_WORTH
+from tessera_lang.target.tuned_constants import STREAM_WORTH
 
 
 @decides

@@ -28,6 +28,7 @@ from tessera_lang.opt.schedule.cost.split_k_cost import price_of
 from tessera_lang.opt.schedule.cost.workload import store_bytes, work_of
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
+from tessera_lang.opt.schedule.query.computed_operands import written_stages
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
 from tessera_lang.opt.schedule.query.index_forms import IndexForms
 from tessera_lang.opt.schedule.query.kernel_facts import (
@@ -40,11 +41,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.unit_legality import has_matrix_dtype
-from tessera_lang.opt.schedule.query.written_operands import written_stages
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import UNIT_ROWS
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     BETWEEN_REGISTERS,
     MANY_SUMS,
     PRODUCT_REGISTERS,

@@ -51,7 +51,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
 )
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     ALONE,
     ELEMENT_LANES,
     ELEMENT_VECTORS,

@@ -57,7 +57,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
 )
 from tessera_lang.target.arch.isa_constants import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     BETWEEN_REGISTERS,
     GROUP_WARPS,
     HEAVY_FROM,

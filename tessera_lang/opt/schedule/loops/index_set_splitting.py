@@ -39,7 +39,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.monotone_conditions import Form, Turn, turns_of
 from tessera_lang.opt.schedule.query.staging_rings import holds_staged, ring_marks
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import PEELED_REGISTERS, SPLIT_TRIPS
+from tessera_lang.target.tuned_constants import PEELED_REGISTERS, SPLIT_TRIPS
 from tessera_lang.types.dtype import BOOL, INDEX
 
 _FULL = PREFIX + "full"

@@ -29,7 +29,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import ring_marks
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import PEELED_REGISTERS
+from tessera_lang.target.tuned_constants import PEELED_REGISTERS
 
 
 @rewrites

@@ -28,7 +28,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.record import dataclass
-from tessera_lang.target.tuning import SHORT_COPIES
+from tessera_lang.target.tuned_constants import SHORT_COPIES
 
 _PICKS = ("tile.max", "tile.min", "tile.and", "tile.or")
 

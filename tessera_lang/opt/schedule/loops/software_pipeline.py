@@ -6,7 +6,7 @@ asynchronous unit has one product to do while lanes work on the result of the ot
 computed in another order than before, and no result changes. Loops that go on where the one before
 ends are one pipeline: the last ``L`` of one runs beside the first ``E`` of the next. Owns the
 decision and the rewriting; what may run ahead is ``pipeline_partition.py``'s, which loops go
-together ``loop_sequences.py``'s. Must not know how products are lowered.
+together ``pipeline_sequences.py``'s. Must not know how products are lowered.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.loops.late_reads import with_late_reads
 from tessera_lang.opt.schedule.loops.loads_ahead import loads_ahead
-from tessera_lang.opt.schedule.loops.loop_sequences import sequences
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
     Divided,
     divided,
     is_rounding,
 )
+from tessera_lang.opt.schedule.loops.pipeline_sequences import sequences
 from tessera_lang.opt.schedule.query.accumulator_registers import side_by_side
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
@@ -49,7 +49,7 @@ from tessera_lang.opt.schedule.query.staging_rings import ring_marks
 from tessera_lang.opt.schedule.query.unit_legality import through_shared
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
-from tessera_lang.target.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS
+from tessera_lang.target.tuned_constants import BETWEEN_REGISTERS, ORDERED_GROUPS
 from tessera_lang.types.dtype import INDEX
 
 

@@ -22,7 +22,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, LOOPS, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import holds_staged
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import UNROLLED_OPERATIONS
+from tessera_lang.target.tuned_constants import UNROLLED_OPERATIONS
 from tessera_lang.types.dtype import INDEX
 
 _WEIGHTS = {

@@ -33,7 +33,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.producer_lane_copies import is_written
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
-from tessera_lang.target.tuning import SPLIT_COLUMNS, SPLIT_ROWS
+from tessera_lang.target.tuned_constants import SPLIT_COLUMNS, SPLIT_ROWS
 from tessera_lang.types.dtype import BF16, F32, INDEX, U32
 from tessera_lang.types.shape import Dim
 

@@ -27,7 +27,7 @@ from tessera_lang.opt.schedule.query.array_dependence import ACCUMULATE, FOR, ac
 from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
-from tessera_lang.target.tuning import PHASE_ELEMENTS
+from tessera_lang.target.tuned_constants import PHASE_ELEMENTS
 from tessera_lang.types.dtype import DType
 
 

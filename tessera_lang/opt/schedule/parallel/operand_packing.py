@@ -34,7 +34,7 @@ from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
-from tessera_lang.target.tuning import PHASE_ELEMENTS, REPACK_READS
+from tessera_lang.target.tuned_constants import PHASE_ELEMENTS, REPACK_READS
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, Sym
 

@@ -39,7 +39,7 @@ from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, facts_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
-from tessera_lang.target.tuning import FEW_ITERATIONS, LONG_ITERATION, REDUCTION_PARTS
+from tessera_lang.target.tuned_constants import FEW_ITERATIONS, LONG_ITERATION, REDUCTION_PARTS
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim
 

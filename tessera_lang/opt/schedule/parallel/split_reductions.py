@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.query.def_use import definitions_of, users_of
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
-from tessera_lang.target.tuning import REDUCTION_PARTS
+from tessera_lang.target.tuned_constants import REDUCTION_PARTS
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.shape import Dim
 

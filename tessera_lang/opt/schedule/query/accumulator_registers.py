@@ -21,7 +21,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     promoted_parts,
 )
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
-from tessera_lang.target.tuning import OTHER_REGISTERS, ROLE_REGISTERS
+from tessera_lang.target.tuned_constants import OTHER_REGISTERS, ROLE_REGISTERS
 
 
 def is_promoted(dot: Operation, facts: Facts) -> bool:

@@ -13,7 +13,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     element_bits,
 )
 from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
-from tessera_lang.target.tuning import MANY_SUMS, ROLE_SUMS
+from tessera_lang.target.tuned_constants import MANY_SUMS, ROLE_SUMS
 
 
 def lanes_line(operand: Operand, facts: Facts) -> int:

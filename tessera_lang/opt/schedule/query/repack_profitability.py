@@ -38,7 +38,7 @@ from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import COPY_BYTES
 from tessera_lang.target.launch_plan import COPY_AXES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import (
+from tessera_lang.target.tuned_constants import (
     COPY_BEFORE,
     LANE_COPY_RATE,
     REORDERED_ELEMENTS,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Region, TileType, Value
+from tessera_lang.opt.schedule.query.computed_operands import written_buffers
 from tessera_lang.opt.schedule.query.copy_rules import (
     array_name,
 )
@@ -21,7 +22,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
 )
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.opt.schedule.query.written_operands import written_buffers
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 

@@ -21,7 +21,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.producer_lane_copies import lanes_reason
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import ACCUMULATOR_AND_HALVES, TWO_ACCUMULATORS
+from tessera_lang.target.tuned_constants import ACCUMULATOR_AND_HALVES, TWO_ACCUMULATORS
 from tessera_lang.types.dtype import DTYPES, F32, DType
 
 _MATRIX = [d for d in DTYPES.values() if d.matrix]

@@ -14,7 +14,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.operand_loads import DOT, products_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.target.arch.isa_constants import WARP
-from tessera_lang.target.tuning import FLOW_ACCUMULATORS
+from tessera_lang.target.tuned_constants import FLOW_ACCUMULATORS
 
 _REDUCE = PREFIX + "reduce"
 _MMA = (16, 8)

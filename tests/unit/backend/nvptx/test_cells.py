@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
-from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.lanes.target_hooks import NvptxDialect
 from tessera_backend.nvptx.tiles.element_places import bases, first_copy, plus, terms_of
 from tessera_backend.nvptx.tiles.ldmatrix import Matrices, matrices_of, matrix_terms
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start

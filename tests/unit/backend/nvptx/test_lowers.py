@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tessera_backend.nvptx.lanes.dialect import LOWERS
+from tessera_backend.nvptx.lanes.target_hooks import LOWERS
 from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 

@@ -17,7 +17,7 @@ from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.lane_rules import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import memory_type
-from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.lanes.target_hooks import NvptxDialect
 from tessera_backend.nvptx.tiles import global_memory, rules, words
 
 from tessera_lang.analysis.ranges.divisibility import Divisors

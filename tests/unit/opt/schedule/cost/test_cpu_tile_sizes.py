@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import tessera_lang as tessera
 from tessera_lang.driver.commands import group
-from tessera_lang.target.tuning import CPU_ELEMENTS, CPU_RUN
+from tessera_lang.target.tuned_constants import CPU_ELEMENTS, CPU_RUN
 
 SOURCE = """
 @op.kernel

@@ -8,7 +8,7 @@ import pytest
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
-from tessera_lang.driver.slow_kernels import told
+from tessera_lang.driver.warning_filter import told
 from tessera_lang.opt.schedule.query.kernel_facts import is_grid
 
 PATH = "k.tessera"

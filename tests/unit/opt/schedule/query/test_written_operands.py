@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.driver.session import Session
+from tessera_lang.opt.schedule.query.computed_operands import written_buffers
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
-from tessera_lang.opt.schedule.query.written_operands import written_buffers
 
 HEAD = """\
 @op.kernel

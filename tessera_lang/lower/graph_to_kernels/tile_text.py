@@ -10,8 +10,8 @@ from typing import cast
 
 from tessera_lang.evaluate.arithmetic import round_float
 from tessera_lang.ir.core import Operation
-from tessera_lang.lower.graph_to_kernels.terms import NotFused, Term
-from tessera_lang.lower.graph_to_kernels.windows import Windows, labels_of, sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import Windows, labels_of, sizes_of
+from tessera_lang.lower.graph_to_kernels.reduction_terms import NotFused, Term
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import F32, DType
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
 from tessera_lang.sema.loop_iterable_help import is_slip
-from tessera_lang.sema.tree_copies import (
+from tessera_lang.sema.tree_transforms import (
     copied,
     free_name,
     mapped,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tessera_backend.cpu.host_cpu import host_machine
-from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
+from tessera_backend.cpu.vectorization_hints import LaneLoopCosts
 
 import tessera_lang as tessera
 from tessera_lang.driver.commands import group

@@ -25,7 +25,7 @@ from tessera_lang.analysis.lanes.launch_samples import (
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.races.array_races import several_groups
 from tessera_lang.analysis.races.checked_launches import named
-from tessera_lang.analysis.races.lane_bounds import (
+from tessera_lang.analysis.races.lane_out_of_bounds import (
     Outside,
     Watch,
     check_lane_bounds,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal, cast
 
+from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.evaluate.abstract_world import Size, SymbolicArray
 from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.evaluate.host import CALL_DEPTH, Host, Left, Outcome, Returned, room_for_calls
 from tessera_lang.evaluate.modules import ONLY_AT_RUN
-from tessera_lang.evaluate.symbolic_world import Size, SymbolicArray
 from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
-from tessera_lang.interruption import pause
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

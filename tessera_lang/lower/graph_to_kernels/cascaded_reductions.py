@@ -18,20 +18,7 @@ from typing import Literal
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import operator_of
-from tessera_lang.lower.graph_to_kernels.parts import (
-    Part,
-    Running,
-    aligned,
-    number_part,
-    number_text,
-    places_part,
-    turned,
-    wide_of,
-)
-from tessera_lang.lower.graph_to_kernels.ranges import Ranges, inner_windows
-from tessera_lang.lower.graph_to_kernels.scales import follow, rest_of, step_of, within
-from tessera_lang.lower.graph_to_kernels.terms import Atoms, CutError, NotFused, Term, Terms
-from tessera_lang.lower.graph_to_kernels.windows import (
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     COLUMNS,
     INNER,
     ROWS,
@@ -44,8 +31,27 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     sizes_of,
     whole,
 )
+from tessera_lang.lower.graph_to_kernels.overflow_proofs import Ranges, inner_windows
+from tessera_lang.lower.graph_to_kernels.reduction_terms import (
+    Atoms,
+    CutError,
+    NotFused,
+    Term,
+    Terms,
+)
+from tessera_lang.lower.graph_to_kernels.running_normalizers import follow, rest_of, step_of, within
+from tessera_lang.lower.graph_to_kernels.tile_text import (
+    Part,
+    Running,
+    aligned,
+    number_part,
+    number_text,
+    places_part,
+    turned,
+    wide_of,
+)
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.tuning import LONGEST_LINE_OF_A_TILE
+from tessera_lang.target.tuned_constants import LONGEST_LINE_OF_A_TILE
 from tessera_lang.types.dtype import F32, DType
 
 Phase = Literal["old", "loop", "after"]

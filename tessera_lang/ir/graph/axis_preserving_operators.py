@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph import rules
-from tessera_lang.ir.graph.axes import kept
+from tessera_lang.ir.graph.axis_operators import kept
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import (
     Attributes,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tessera_lang.record import field_names, replace
 from tessera_lang.sema.bound_names import expressions, targets
-from tessera_lang.sema.tree_copies import free_name, is_call, unwritten, with_values
+from tessera_lang.sema.tree_transforms import free_name, is_call, unwritten, with_values
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 

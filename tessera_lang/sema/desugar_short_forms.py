@@ -16,8 +16,8 @@ from typing import Any, cast
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
-from tessera_lang.sema.kernel_words import in_plain_words
-from tessera_lang.sema.numpy_calls import (
+from tessera_lang.sema.desugar_kernels import in_plain_words
+from tessera_lang.sema.desugar_numpy_calls import (
     KEYWORDS_OF_NUMPY,
     OF_VECTORS,
     SAME,
@@ -25,10 +25,10 @@ from tessera_lang.sema.numpy_calls import (
     named_again,
     stored_result,
 )
+from tessera_lang.sema.generator_reductions import before_statement
 from tessera_lang.sema.numpy_words import OTHER_WORDS, of_numpy, unpacked_quantiles
 from tessera_lang.sema.python_casts import casts_of_python
-from tessera_lang.sema.reductions_of_rounds import before_statement
-from tessera_lang.sema.tree_copies import (
+from tessera_lang.sema.tree_transforms import (
     copied,
     free_name,
     is_call,

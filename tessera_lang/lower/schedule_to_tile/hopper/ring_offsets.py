@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load
 from tessera_lang.opt.schedule.query.producer_lane_copies import is_by_lanes, lanes_layout
-from tessera_lang.opt.schedule.query.ring_turns import STEP, in_turn, overlaid, places, turns_of
+from tessera_lang.opt.schedule.query.ring_overlays import STEP, in_turn, overlaid, places, turns_of
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.opt.tile.shared_allocation import buffer_bytes
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from typing import Literal, cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.terms import Terms
-from tessera_lang.lower.graph_to_kernels.windows import (
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     ROWS,
     STREAM,
     Windows,
@@ -22,6 +21,7 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     labels_of,
     moved,
 )
+from tessera_lang.lower.graph_to_kernels.reduction_terms import Terms
 from tessera_lang.record import dataclass, field
 
 Place = tuple[Value, Windows, bool]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tessera_lang.ir.tile import tile_rules
-from tessera_lang.target import tuning
+from tessera_lang.target import tuned_constants
 from tessera_lang.target.arch import isa_constants
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,10 +81,10 @@ STRUCTURE = {
     "lower/ast_to_schedule/flip_concat_nodes.py:MOST_COMPARED": "beyond it a slice is refused",
     "lower/ast_to_schedule/reduction_calls.py:_FAR": "no place is there",
     "lower/schedule_to_tile/lowering.py:MOST_INSTRUCTIONS": "beyond it other loops are taken",
-    "lower/graph_to_kernels/ranges.py:FACTOR": "room that sums have, of the range of f32",
-    "lower/graph_to_kernels/scales.py:_LEAST": "so that quotients are floats, by dtype",
-    "lower/graph_to_kernels/scales.py:_MOST": "the same",
-    "lower/ast_to_tile/lane_zero.py:_MOST": "beyond it a condition stays as it is",
+    "lower/graph_to_kernels/overflow_proofs.py:FACTOR": "room that sums have, of the range of f32",
+    "lower/graph_to_kernels/running_normalizers.py:_LEAST": "quotients are floats, by dtype",
+    "lower/graph_to_kernels/running_normalizers.py:_MOST": "the same",
+    "lower/ast_to_tile/uniform_conditions.py:_MOST": "beyond it a condition stays as it is",
     "lower/ast_to_tile/slice_reductions.py:_LONGEST": "no axis has more elements",
     "lower/schedule_to_tile/lowering.py:_WARPS": "what tiles are spread over",
     "nvptx/hopper/fragments.py:_MOST_COLUMNS": "of an instruction",
@@ -93,8 +93,8 @@ STRUCTURE = {
     "nvptx/hopper/wgmma.py:_MOST_OPERANDS": "of one piece of assembly, for ptxas",
     "nvptx/hopper/wgmma.py:_NEVER": "bits that no number of a program has by chance",
     "nvptx/hopper/wgmma.py:_WINDOW": "bits of an address",
-    "nvptx/lanes/dialect.py:_BULK_PTX": "a version",
-    "nvptx/lanes/dialect.py:_CONSTANT_BANK": "bytes of the hardware",
+    "nvptx/lanes/target_hooks.py:_BULK_PTX": "a version",
+    "nvptx/lanes/target_hooks.py:_CONSTANT_BANK": "bytes of the hardware",
     "nvptx/lanes/warp.py:_TABLE": "cells, one for each byte",
     "nvptx/tiles/global_memory.py:_ALL, _NONE": "all and no columns",
     "nvptx/tiles/mma.py:_F8_PTX": "a version",
@@ -119,7 +119,7 @@ def large_numbers() -> Iterator[str]:
 def test_large_numbers_are_tuned_or_of_structure() -> None:
     found = set(large_numbers())
     assert found - set(STRUCTURE) == set(), (
-        "to target/tuning.py, target/arch, or here with a reason"
+        "to target/tuned_constants.py, target/arch, or here with a reason"
     )
     assert set(STRUCTURE) - found == set(), "they are gone"
 
@@ -149,27 +149,27 @@ def headings(page: str) -> set[str]:
 
 
 def test_every_value_says_its_unit_machine_and_page() -> None:
-    for m in tuning.MEASUREMENTS:
+    for m in tuned_constants.MEASUREMENTS:
         page, _, heading = m.page.partition("#")
         assert m.unit and m.machine and m.what, m
         assert heading in headings(page), m.page
 
 
 def test_every_number_of_the_module_is_such_a_value() -> None:
-    body = ast.parse(Path(tuning.__file__).read_text(encoding="utf-8")).body
+    body = ast.parse(Path(tuned_constants.__file__).read_text(encoding="utf-8")).body
     values = {
-        t.id: getattr(tuning, t.id)
+        t.id: getattr(tuned_constants, t.id)
         for node in body if isinstance(node, ast.Assign)
         for t in node.targets if isinstance(t, ast.Name) and t.id.isupper() and t.id[0] != "_"
     }  # fmt: skip
-    assert list(values.values()) == [m.value for m in tuning.MEASUREMENTS]
+    assert list(values.values()) == [m.value for m in tuned_constants.MEASUREMENTS]
 
 
 def test_every_value_is_used() -> None:
     counts = Counter(
         word for p in MODULES for word in re.findall(r"\w+", p.read_text(encoding="utf-8"))
     )
-    body = ast.parse(Path(tuning.__file__).read_text(encoding="utf-8")).body
+    body = ast.parse(Path(tuned_constants.__file__).read_text(encoding="utf-8")).body
     for node in body:
         if isinstance(node, ast.Assign) and "_measured(" in ast.unparse(node.value):
             (target,) = node.targets

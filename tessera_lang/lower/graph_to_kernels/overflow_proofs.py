@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.terms import Atoms, Term, Terms
-from tessera_lang.lower.graph_to_kernels.windows import (
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     INNER,
     STREAM,
     Window,
@@ -27,6 +26,7 @@ from tessera_lang.lower.graph_to_kernels.windows import (
     sizes_of,
     whole,
 )
+from tessera_lang.lower.graph_to_kernels.reduction_terms import Atoms, Term, Terms
 
 FACTOR = 2**24
 """The part of the range of f32 (2**127) that a factor may take: as much as a sum of as many."""

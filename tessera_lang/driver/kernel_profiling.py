@@ -18,8 +18,8 @@ from tessera_lang.ir.graph.operators import is_operator
 from tessera_lang.lower.ast_to_graph.derivative import Differentiated, Graphs, differentiated
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, computed_by
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
 from tessera_lang.lower.graph_to_kernels.report import does_work
-from tessera_lang.lower.graph_to_kernels.windows import sizes_of
 from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import Signature
 from tessera_lang.source import Span

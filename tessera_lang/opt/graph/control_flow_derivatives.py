@@ -21,7 +21,7 @@ from tessera_lang.ir.graph.operators import is_operator, operator_of
 from tessera_lang.ir.graph.regions import FOR, IF, WHILE, Counted, counted, function_of
 from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import OPERATIONS_OF_A_BYTE
+from tessera_lang.target.tuned_constants import OPERATIONS_OF_A_BYTE
 from tessera_lang.types.dtype import F32, I64
 
 DifferentiatedStep = Callable[[Operation, Sequence[int], int], Operation]

@@ -11,7 +11,7 @@ from typing import cast
 
 from tessera_lang.evaluate.arithmetic import round_float
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.windows import (
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     STREAM,
     Windows,
     is_elementwise,

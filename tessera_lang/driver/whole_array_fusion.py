@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver.graphs import prepared
+from tessera_lang.driver.graph_verification import prepared
 from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.signatures import without_facts
 from tessera_lang.evaluate.fault import HostFault
@@ -24,7 +24,7 @@ from tessera_lang.lower.ast_to_graph.function_graph import function_graph
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.record import dataclass, field, field_names, replace
 from tessera_lang.sema.instance import check_function
@@ -40,7 +40,7 @@ from tessera_lang.sema.side_tables import (
 )
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.sema.tile.instance import Axes
-from tessera_lang.sema.tile.whole_arrays import directive_of, nodes
+from tessera_lang.sema.tile.whole_array_bodies import directive_of, nodes
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast, parse_module
 from tessera_lang.types.shape import Sym

@@ -17,10 +17,21 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.parts import number_text
-from tessera_lang.lower.graph_to_kernels.ranges import FACTOR, Ranges, absolute, inner_windows
-from tessera_lang.lower.graph_to_kernels.terms import Term, Terms
-from tessera_lang.lower.graph_to_kernels.windows import STREAM, Window, Windows, labels_of, moved
+from tessera_lang.lower.graph_to_kernels.indexing_maps import (
+    STREAM,
+    Window,
+    Windows,
+    labels_of,
+    moved,
+)
+from tessera_lang.lower.graph_to_kernels.overflow_proofs import (
+    FACTOR,
+    Ranges,
+    absolute,
+    inner_windows,
+)
+from tessera_lang.lower.graph_to_kernels.reduction_terms import Term, Terms
+from tessera_lang.lower.graph_to_kernels.tile_text import number_text
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 

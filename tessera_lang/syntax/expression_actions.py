@@ -14,7 +14,7 @@ from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ast, faults, literals
 from tessera_lang.syntax.fstring import read_fstring
 from tessera_lang.syntax.lexer import Token
-from tessera_lang.syntax.parts import Chain, flat
+from tessera_lang.syntax.semantic_values import Chain, flat
 
 Values = list[Any]
 ReadExpression = Callable[[int, int], ast.Expr]
