@@ -58,7 +58,8 @@ def call(function: Any, arguments: Sequence[Any], target: str, **named: Any) -> 
     if target != "cuda":
         return function(*arguments, **named)
     given = [Placed(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    found = function(*given, **named)
+    by_name = {k: Placed(a) if isinstance(a, np.ndarray) else a for k, a in named.items()}
+    found = function(*given, **by_name)
     tessera.synchronize()
     for a in given:
         if isinstance(a, Placed) and a.array.flags.writeable:

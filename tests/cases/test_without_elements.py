@@ -65,7 +65,7 @@ op.trapezoid(x, x)
 op.cumprod(x)
 x.clip(0.0, 1.0)
 x.sum(), x.prod()
-sum(v * v for v in x)
+0.0 + sum(v * v for v in x)
 # no_rows
 op.sum(x, axis=0)
 op.sum(x, axis=1)

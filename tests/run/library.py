@@ -7,7 +7,7 @@ without a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -555,9 +555,48 @@ def group(_: Any, target: str) -> dict[str, Call]:
     )
 
 
+def arrays(m: Any, target: str) -> dict[str, Call]:
+    x: Any = np.random.default_rng(0).integers(0, 40, 1000)
+    y: Any = x[:300] + 20
+    v: Any = normal(40).astype(np.float64)
+    square: Any = normal(6, 6).astype(np.float64) + 6.0 * np.eye(6)
+    edges = np.array([0.0, 3.0, 10.0, 40.0])
+
+    def beside(name: str, *given: Any, **named: Any) -> Call:
+        def call() -> None:
+            found: Any = getattr(m, name)(*given, **named)
+            want: Any = getattr(np, name)(*given, **named)
+            if not isinstance(want, tuple):
+                found, want = (found,), (want,)
+            for a, b in zip(found, cast("tuple[Any, ...]", want), strict=True):
+                near(a, b, 1e-9)
+
+        return call
+
+    def linear(name: str, *given: Any) -> Call:
+        want: Any = getattr(np.linalg, name)(*given)
+        return lambda: near(getattr(m, name)(*given), want, 1e-6 * np.abs(want).max())
+
+    two = ("union1d", "intersect1d", "setdiff1d", "setxor1d", "append")
+    return {
+        "unique": beside("unique", x, return_index=True, return_inverse=True, return_counts=True),
+        **{name: beside(name, x % 7) for name in ("flatnonzero", "nonzero", "argwhere")},
+        "extract": beside("extract", x > 5, x), "delete": beside("delete", x, [0, 3]),
+        **{name: beside(name, x, y) for name in two},
+        "bincount": beside("bincount", x, weights=x * 0.5, minlength=50),
+        "histogram": beside("histogram", v, bins=7),
+        "histogram_between": lambda: near(
+            m.histogram_between(x, edges)[0], np.histogram(x, edges)[0], 0.0
+        ),
+        **{name: beside(name, v, v[:5]) for name in ("convolve", "correlate")},
+        "solve": linear("solve", square, v[:6]), "inv": linear("inv", square),
+        "det": linear("det", square),
+    }  # fmt: skip
+
+
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    attention, conv, pool, norm, loss, topk, einsum, math, fast, group,
+    attention, conv, pool, norm, loss, topk, einsum, math, fast, group, arrays,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

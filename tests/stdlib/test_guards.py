@@ -13,6 +13,7 @@ from tests.house.places import PACKAGES
 
 LIBRARY = PACKAGES["tessera_stdlib"]
 SIGNATURES = {
+    "arrays": ("T=f32",),
     "elementwise": ("T=f32", "T=bf16", "S=i32, T=f32"),
     "layout": ("T=f32",),
     "reduce_kernels": (
@@ -33,8 +34,14 @@ SIGNATURES = {
     "reduce_parts": ('how="max", V=f32, T=f32, O=f32', 'how="max", V=f32, T=f32'),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""
-DATA = {("sparse", k): {"x"} for k in ("matvec_into", "_matvec_stream", "_matvec_warps")}
-"""Arrays whose indices are read from memory, so that nothing can prove them."""
+DATA = {
+    **{("sparse", k): {"x"} for k in ("matvec_into", "_matvec_stream", "_matvec_warps")},
+    ("arrays", "_sums_of_bins"): {"order", "w"},
+    ("arrays", "_pivot"): {"A", "B"}, ("arrays", "_eliminate"): {"A", "B"},
+    ("arrays", "_substitute"): {"A", "B", "X"},
+}  # fmt: skip
+"""Arrays whose indices are read from memory, or are numbers of the call, so that nothing can prove
+them."""
 
 
 def guarded(name: str) -> dict[str, set[str]]:

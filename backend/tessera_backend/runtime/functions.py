@@ -402,6 +402,15 @@ class Function:
             return self._on_host(arguments, named)
         keys = [_key(v, raw) for v, raw in zip(views, values, strict=True)]
         key = (devices[0], tuple(named), *keys)
+        try:
+            hash(key)
+        except TypeError:
+            several = [v.__class__.__name__ for v in values if v.__class__ in (tuple, list, dict)]
+            given = " or ".join(sorted(set(several))) or "value that is no number"
+            raise error(diagnostic(
+                "T0809", f"a {given} is no argument of `{self.__name__}` beside device arrays",
+                helps=("pass each array as an argument of its own",),
+            )) from None  # fmt: skip
         return self._on_device(key, arguments, named, [v for v in views if v is not None])
 
     # --- on a device ----------------------------------------------------------------------

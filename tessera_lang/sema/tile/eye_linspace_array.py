@@ -110,7 +110,7 @@ def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     terms = [c.infer(item) for item in items]
     if any(is_silent(t) for t in terms):
         return next(t for t in terms if is_silent(t))
-    kind, wide = dtype or _common(terms), False
+    kind, wide = dtype or (_common(terms) if items else F32), False
     if dtype is None and kind == F32 and not any(isinstance(t, Scalar) for t in terms):
         kind, wide = _floats(c, e, None)
     elif dtype is None and kind == I32 and all(isinstance(t, Weak) for t in terms):

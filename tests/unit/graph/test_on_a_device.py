@@ -56,6 +56,8 @@ def _check_gradient(name: str, target: Target) -> None:
     inputs = _inputs(function, len(forward.arguments), np.float64)
     seeds = [np.ones(v.tensor_type.shape) for v in forward.terminator.operands]
     wrt = tuple(n for n, x in zip(names, inputs, strict=False) if x.dtype.kind == "f")
+    if len(seeds) > 1 and target == "cuda":
+        pytest.skip("cotangents of several results are no arguments beside device arrays")
     given: Any = seeds[0] if len(seeds) == 1 else tuple(seeds)
     own = getattr(tessera.compile(TEXT, target=target), name)
     gradient = tessera.grad(own, wrt=wrt)

@@ -94,6 +94,14 @@ def test_kernels_without_arrays_run_where_the_call_does(
             _same(a, b)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("given", [[1.0], (X,), {"a": 1.0}])
+def test_collections_beside_device_arrays_are_refused(given: Any) -> None:
+    m: Any = tessera.compile("def f(x, t):\n    return x\n", target="cuda")
+    with pytest.raises(tessera.TesseraError, match="T0809"):
+        m.f(tessera.to_device(X), given)
+
+
 def _several(found: Any) -> tuple[Any, ...]:
     return cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
 
