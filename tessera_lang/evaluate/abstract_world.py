@@ -140,8 +140,10 @@ class SymbolicWorld:
             return SymbolicArray(dtype, (Unknown("int"),))
         return SymbolicArray(dtype, (arange_count(start, stop, step, dtype),))
 
-    def random(self, shape: object, dtype: DType, seed: int, low: float, high: float) -> object:
-        return SymbolicArray(known_dtype(dtype), _sizes(shape))
+    def random(
+        self, shape: object, dtype: DType | None, seed: int, low: float, high: float
+    ) -> object:
+        return SymbolicArray(known_dtype(dtype or self.floats), _sizes(shape))
 
     def load(self, path: str, key: str | None, dtype: DType | None) -> object:
         column = path.endswith(".csv") and key is not None

@@ -20,7 +20,7 @@ from tessera_lang.evaluate.value import Deferred, Scope, Unknown, is_unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.target.host_world import Filling, Reduction
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
+from tessera_lang.types.dtype import BOOL, F64, I32, I64, DType, dtype_named
 
 MAX_RANK = 16
 
@@ -193,7 +193,8 @@ def _random(host: Host, arguments: Arguments, path: str) -> object:
     parameters = ("shape", "dtype", "seed", "low", "high")
     bound = bind(arguments, "op.random", parameters, 1)
     shape = shape_of(bound["shape"], arguments.span_of("shape", 0))
-    dtype = dtype_of(bound.get("dtype", F32), arguments.span_of("dtype", 1))
+    said = dtype_of(bound["dtype"], arguments.span_of("dtype", 1)) if "dtype" in bound else None
+    dtype = host.world.floats if said is None else said
     seed = bound.get("seed", 0)
     if not isinstance(seed, Unknown):
         seed = integer_of(seed, arguments.span_of("seed", 2), "a seed")
@@ -206,7 +207,7 @@ def _random(host: Host, arguments: Arguments, path: str) -> object:
             message = f"`{name}` is a number, not {arithmetic.kind_of(value)}"
             raise fault("T0818", message, arguments.span_of(name, position))
     return host.world.random(
-        shape, dtype, cast("int", seed), cast("float", low), cast("float", high)
+        shape, said, cast("int", seed), cast("float", low), cast("float", high)
     )
 
 

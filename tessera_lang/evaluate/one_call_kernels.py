@@ -178,9 +178,9 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     found = _launched(host, f"{name}({', '.join(given)})", text, call.span,
                       name in _PAIRS)  # fmt: skip
     if of_numbers and host.world.is_array(found):
-        if host.world.dtype(found) != F64:
+        if not _is_float(host.world, found) or host.world.dtype(found) == host.world.floats:
             return host.world.of_numbers(found)
-        return host.world.of_numbers(host.world.convert(found, F32), found)
+        return host.world.of_numbers(host.world.convert(found, host.world.floats), found)
     if weak is not None:
         found = of_numbers_again(host.world, found, weak)
     elif host.world.is_array(found) and _counts(host, name, arguments):

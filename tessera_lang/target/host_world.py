@@ -144,9 +144,10 @@ class World(Protocol):
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object: ...
 
     def random(
-        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+        self, shape: tuple[int, ...], dtype: DType | None, seed: int, low: float, high: float
     ) -> object:
-        """Uniform in [low, high); the same seed gives the same values in every process."""
+        """Uniform in [low, high); the same seed gives the same values in every process, those of
+        f64 rounded. Without a dtype it is ``floats``, and no number of f64 is stored into f32."""
         ...
 
     def load(self, path: str, key: str | None, dtype: DType | None) -> object:

@@ -133,6 +133,66 @@ def narrow(a):
     assert {np.asarray(v).dtype.name for v in m.narrow(0.1)} == {"float32"}
 
 
+MADE_OF_FLOATS = (
+    "op.zeros((3, 3))", "op.full((3, 3), 0.1)", "op.eye(3)", "op.identity(3)", "-op.eye(3)",
+    "op.eye(3) @ op.array([[0.1], [2], [3]])", "op.linspace(0.1, 1.0, 9).reshape((3, 3))",
+    "op.where(op.eye(3) > 0, 0.1, 0.2)", "op.where(op.eye(3) > 0, 0.1, 2)",
+    "op.random((3, 3), seed=1)", "op.random((3, 3), seed=1, low=0.1, high=3)",
+    "(op.eye(3) > 0) * 0.1", "op.sqrt(op.array([[0.1, 2.0, 3]]))", "op.arange(0.1, 3.1)[:, None]",
+)  # fmt: skip
+"""What makes an array of floats without a dtype, as it is written."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("made", MADE_OF_FLOATS)
+def test_every_maker_has_the_bits_of_the_arrays_of_a_function(made: str, target: Any) -> None:
+    text = (
+        f"def f(A):\n    x = {made}\n    x[0, 0] = A[0, 0] / 7.0\n    return x\n"
+        f"def g(A):\n    x = {made}\n    x[0] = A[0, 0]\n    return x\n"
+        f"def h(A):\n    return {made} * A + 0.1\n"
+        f"def whole(x):\n    return op.sum({made} * x)\n"
+        "def gradient(x):\n    return grad(whole)(x)\n"
+        f"def alone(A):\n    return {made}\n"
+    )
+    A = np.random.default_rng(1).standard_normal((3, 3))
+    m = tessera.compile(text, target=target)
+    alone = np.asarray(m.alone(A))
+    assert alone.dtype == np.float64
+    stored, row = np.asarray(m.f(A)), np.asarray(m.g(A))
+    assert stored.dtype == row.dtype == np.float64
+    assert stored[0, 0] == A[0, 0] / 7 and row[0, 0] == A[0, 0]
+    np.testing.assert_array_equal(stored.ravel()[1:], alone.ravel()[1:])
+    np.testing.assert_allclose(np.asarray(m.h(A)), alone * A + 0.1, 1e-14, 1e-14)
+    gradient = np.asarray(m.gradient(A))
+    assert gradient.dtype == np.float64
+    np.testing.assert_allclose(gradient, np.broadcast_to(alone, (3, 3)), 1e-14, 1e-14)
+    narrow = np.asarray(m.h(A.astype(np.float32)))
+    np.testing.assert_allclose(narrow, (alone * A + 0.1).astype(np.float32), 1e-5, 1e-6)
+    assert narrow.dtype == np.float32
+
+
+def test_random_numbers_of_f32_are_those_of_f64_rounded() -> None:
+    """And a number of f64 is not rounded into them where no dtype is said."""
+    text = """
+def f(x):
+    return op.random((50,), seed=7), op.random((50,), f32, seed=7)
+
+def mixed(A, x, k: int):
+    y = op.random((3,), seed=1) if k else op.random((3,), f32, seed=1)
+    y[1] = A[0] / 7.0
+    return y
+"""
+    m, A = tessera.compile(text, target="cpu"), np.ones(3)
+    wide, said = map(np.asarray, m.f(A))
+    of_f32 = np.asarray(m.f(A.astype(np.float32))[0])
+    assert (wide.dtype, said.dtype, of_f32.dtype) == (np.float64, np.float32, np.float32)
+    np.testing.assert_array_equal(said, of_f32)
+    np.testing.assert_array_equal(wide.astype(np.float32), of_f32)
+    with pytest.raises(tessera.TesseraError, match="T0818"):
+        m.mixed(A, A.astype(np.float32), 1)
+    assert np.asarray(m.mixed(A, A.astype(np.float32), 0))[1] == np.float32(1 / 7)
+
+
 def test_beside_two_floats_the_help_is_followed() -> None:
     text = "@op.kernel\ndef f(x, y, rate):\n    return x * rate + y.to(f64)\n"
     given = np.arange(3.0), np.ones(3, np.float32), 0.1

@@ -186,11 +186,14 @@ class HostWorld(Measuring):
         return array
 
     def random(
-        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+        self, shape: tuple[int, ...], dtype: DType | None, seed: int, low: float, high: float
     ) -> object:
         if any(n < 0 for n in shape):
             raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
-        return self._kept(random_numbers.uniform(shape, dtype, seed, low, high))
+        made = self._kept(random_numbers.uniform(shape, dtype or self.floats, seed, low, high))
+        if dtype is None:
+            self._numbers_of.add_without_dtype(made)
+        return made
 
     # --- files --------------------------------------------------------------------------
 

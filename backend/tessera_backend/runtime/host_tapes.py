@@ -359,7 +359,7 @@ class RecordingWorld(HostWorld):
     # --- what may differ from call to call ------------------------------------------------
 
     def random(
-        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+        self, shape: tuple[int, ...], dtype: DType | None, seed: int, low: float, high: float
     ) -> object:
         self.elements = True
         return self._new(super().random(shape, dtype, seed, low, high))

@@ -44,6 +44,11 @@ class NumberArrays:
         self._changed.pop(id(_root(array)), None)
         self._put(array, numbers)
 
+    def add_without_dtype(self, array: Array) -> None:
+        """``array`` is new: it meets others in its own dtype, though the program said none."""
+        self.add(array)
+        self.change(array)
+
     def _put(self, array: Array, numbers: Numbers | None) -> None:
         records, key = self._records, id(array)
         here = weakref.ref(array, lambda _: records.pop(key, None))

@@ -22,7 +22,7 @@ from tessera_lang.lower.ast_to_graph.elementwise_functions import (
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
+from tessera_lang.types.dtype import BOOL, F64, I32, I64, DType, dtype_named
 from tessera_lang.types.shape import Dim
 
 # --- reading arguments -----------------------------------------------------------------------
@@ -467,7 +467,7 @@ def _eye(w: GraphWorld, given: Given) -> object:
     m = _integer(given.get("m", n), "a size")
     rows, columns = _grid(w, (n, m))
     on = w.op("eq", columns, w.builder.plus(rows, _integer(given.get("k", 0), "a diagonal")))
-    made = GraphArray(w.builder.cast(on, _dtype(given.get("dtype"), F32)))
+    made = GraphArray(w.builder.cast(on, _dtype(given.get("dtype"), w.floats)))
     return made if "dtype" in given else w.of_numbers(made)
 
 
@@ -476,7 +476,7 @@ def _made_of(w: GraphWorld, given: Given) -> object:
     numbers: list[object] = []
     shape = _nested(given["items"], numbers)
     floats = any(isinstance(n, float) or w.lifted(n).tensor_type.dtype.is_float for n in numbers)
-    own = F64 if any(map(is_double, numbers)) else F32 if floats else I32
+    own = F64 if any(map(is_double, numbers)) else w.floats if floats else I32
     dtype = _dtype(given.get("dtype"), own)
     parts = [w.builder.reshape(w.builder.cast(w.lifted(n), dtype), (1,)) for n in numbers]
     return GraphArray(w.builder.reshape(w.op("concat", *parts, axis=0), shape))

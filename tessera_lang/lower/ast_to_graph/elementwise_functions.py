@@ -12,7 +12,7 @@ from tessera_lang.ir.graph.elementwise import FUNCTIONS
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64
+from tessera_lang.types.dtype import BOOL, F64, I32, I64
 
 Given = dict[str, object]
 """Arguments by the names of parameters; those that are not given are not there."""
@@ -58,11 +58,11 @@ def _where(w: GraphWorld, given: Given) -> object:
     if not any(w.is_array(v) and not isinstance(v, GraphNumber) for v in (condition, a, b)):
         raise WorldFault("`op.where` takes an array, not numbers alone", code="T0818")
     if not w.is_array(a) and not w.is_array(b):
-        dtype = F32 if isinstance(a, float) or isinstance(b, float) else I32
+        dtype = w.floats if isinstance(a, float) or isinstance(b, float) else I32
         if is_double(a) or is_double(b):
             dtype = F64
         elif not (isinstance(a, bool | GraphNumber) or isinstance(b, bool | GraphNumber)):
-            exact = F64 if dtype == F32 else I64
+            exact = F64 if dtype.is_float else I64
             found, numbers = (
                 cast("GraphArray", _where(w, {**given, "a": w.fill("full", (), d, a)})).value
                 for d in (dtype, exact)

@@ -242,7 +242,7 @@ class GraphWorld:
         return GraphArray(self.builder.cast(places, dtype))
 
     def random(
-        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+        self, shape: tuple[int, ...], dtype: DType | None, seed: int, low: float, high: float
     ) -> object:
         return self._outer().random(shape, dtype, seed, low, high)
 
@@ -413,7 +413,9 @@ class GraphWorld:
         array, number, given = (y, x, a) if number_a else (x, y, b)
         dtype = array.tensor_type.dtype
         if dtype == BOOL and operator in ("+", "-", "*", "/"):
-            dtype = I32 if not number.tensor_type.dtype.is_float and operator != "/" else F32
+            dtype = (
+                I32 if not number.tensor_type.dtype.is_float and operator != "/" else self.floats
+            )
         made = self._meeting(number, given, dtype)
         wide = self.builder.cast(array, dtype)
         return (made, wide, dtype) if number_a else (wide, made, dtype)
