@@ -109,7 +109,8 @@ _SCANS = ("cumsum", "cumprod", "cummax", "cummin")
 
 def _reduced(name: str) -> str:
     """The parameters of a reduction of tiles."""
-    return f"x axis keepdims{' correction ddof' * (name in ('var', 'std'))}"
+    more = {"var": " correction ddof", "std": " correction ddof", "norm": " ord"}
+    return f"x axis keepdims{more.get(name, '')}"
 
 
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (

@@ -42,6 +42,14 @@ _BEGUN = {"sum": "call + initial", "prod": "call * initial", "max": "op.maximum(
 _STORED = OF_ELEMENTS | {"cumsum", "cumprod"}
 """What may be stored by ``out=``: results that have the shape of what they are made of."""
 
+BY_PLACE: dict[str, tuple[str, ...]] = {
+    "norm": ("x", "ord", "axis", "keepdims"),
+    "nan_to_num": ("x", "copy", "nan", "posinf", "neginf"),
+    "searchsorted": ("a", "v", "side"), "digitize": ("x", "bins", "right"),
+}  # fmt: skip
+"""Parameters as NumPy orders them, of functions that have others in these places: what stands
+there is given by name."""
+
 KEYWORDS_OF_NUMPY = frozenset((
     "dtype", "where", "out", "initial", "endpoint", *(n for new in _KEYWORDS.values() for n in new),
     *_NO_CHANGE,
@@ -73,6 +81,7 @@ def in_own_words(e: ast.Call) -> ast.Expr:
         return _rounded(e)
     if f.name in OF_VECTORS:
         e = _with_arrays(e)
+    e = _by_name(e, f.name)
     if not e.keywords:
         return e
     e = _renamed(e, f.name)
@@ -81,6 +90,42 @@ def in_own_words(e: ast.Call) -> ast.Expr:
     if f.name == "linspace":
         return _without_end(e)
     return _reduced(e, f.name)
+
+
+def _by_name(e: ast.Call, name: str) -> ast.Call:
+    """``op.norm(x, 1)`` as ``op.norm(x, ord=1)``: an argument means what it means in NumPy."""
+    order = BY_PLACE.get(name, ())
+    kept = 1 if name in ("norm", "nan_to_num") else 2
+    more = e.arguments[kept:]
+    if order and len(e.arguments) <= len(order):
+        named = (ast.Keyword(a.span, n, a.span, a)
+                 for n, a in zip(order[kept:], more, strict=False))  # fmt: skip
+        found = tuple(k for k in (*named, *e.keywords) if not _is_default(name, k))
+        keywords = tuple(_order_of_norm(k) for k in found) if name == "norm" else found
+        if more or keywords != e.keywords:
+            return replace(e, arguments=e.arguments[:kept], keywords=keywords)
+    return e
+
+
+def _is_default(name: str, k: ast.Keyword) -> bool:
+    """``copy=True`` of ``op.nan_to_num``, which is done anyway."""
+    return name == "nan_to_num" and k.name == "copy" and (
+        isinstance(k.value, ast.BoolLit) and k.value.value
+    )  # fmt: skip
+
+
+def _order_of_norm(k: ast.Keyword) -> ast.Keyword:
+    """The infinities of ``ord=`` as words, which a kernel knows when it is compiled."""
+    sign, e = "", k.value
+    if isinstance(e, ast.Unary) and e.operator == "-":
+        sign, e = "-", e.operand
+    of_module = isinstance(e, ast.Attribute) and isinstance(e.value, ast.Name) and (
+        e.value.id in ("op", "math")
+    )  # fmt: skip
+    name = e.id if isinstance(e, ast.Name) else e.name if isinstance(e, ast.Attribute) else ""
+    if k.name != "ord" or name != "inf" or not (of_module or isinstance(e, ast.Name)):
+        return k
+    return replace(k, value=ast.StringLit(k.value.span, f"{sign}inf"))
 
 
 def stored_result(s: ast.ExprStmt, e: ast.Call) -> ast.Stmt:

@@ -67,7 +67,7 @@ MOST_ROUNDS = 64
 _MOST_AXES = 15
 _OTHERWISE = re.compile(
     rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
-    r"|\blinalg\b"
+    r"|\blinalg\b|\bop\.(?:norm|nan_to_num)\b"
     r"|\b(?:int|float)\s*\("
     rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
     rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*=|{OTHER_WORDS}"

@@ -170,6 +170,9 @@ def _norm(w: GraphWorld, given: Given) -> object:
     x = _array(w, given["x"])
     square = GraphArray(w.builder.mul(x, x))
     axis = given.get("axis")
+    axes = x.tensor_type.rank if axis is None else len(_integers(axis))
+    if given.get("ord") not in (None, {1: 2, 2: "fro"}.get(axes)):
+        raise not_here("a norm of this order", "write `op.sum(op.abs(x))` or `op.max(op.abs(x))`")
     total = w.reduced("sum", square, None if axis is None else _integers(axis),
                       given.get("keepdims", False) is True)  # fmt: skip
     return elementwise("sqrt")(w, {"x": total})
@@ -502,7 +505,7 @@ FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
         "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin")},
     "var": ("x axis keepdims correction ddof", 1, _spread(False)),
     "std": ("x axis keepdims correction ddof", 1, _spread(True)),
-    "norm": ("x axis keepdims", 1, _norm),
+    "norm": ("x axis keepdims ord", 1, _norm),
     "softmax": ("x axis", 1, _softmax),
     "logsumexp": ("x axis keepdims", 1, _logsumexp),
     "cumsum": ("x axis exclusive reverse", 1, _scan("cumsum")),

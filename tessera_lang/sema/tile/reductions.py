@@ -36,6 +36,12 @@ from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
 DERIVED = ("std", "norm", "logsumexp")
+ORDERS = (
+    "the second argument is the order, as in NumPy: of a vector 1, 2 or `op.inf`, of a matrix"
+    ' "fro", 1 or `op.inf`; an axis is named: `op.norm(x, axis=1)`',
+    "what is not 0 is counted by `op.count_nonzero(x)`",
+)
+"""What to write where `op.norm` has no such order."""
 """Reductions that are made of others."""
 _OF_FLOATS = ("mean", "var", *DERIVED)
 """Those that give floats, of literals too."""
@@ -129,6 +135,13 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         return expand(c, e, f"{name}(x != 0{rest})", bound)
     rank = len(tile.axes)
     given = _axis_given(bound)
+    if "ord" in bound and not is_waiting(tile):
+        items = given.items if isinstance(given, ast.TupleExpr) else (given,)
+        text = _norm_of_order(c, bound, rank if given is None else len(items), tile.dtype)
+        if text is None:
+            return ERROR if c.final else Unknown()
+        if text:
+            return expand(c, e, text, bound)
     along = tuple(range(rank)) if given is None else axes_argument(c, given, rank, name)
     keepdims = flag_argument(c, bound, "keepdims", name)
     _correction(c, bound, name)
@@ -158,6 +171,36 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if axes or wide:
         return Tile(dtype, axes, wide)
     return Scalar(dtype)
+
+
+def _norm_of_order(c: TileContext, bound: Bound, axes: int, dtype: DType) -> str | None:
+    """What ``ord=`` of ``op.norm`` stands for, along so many axes; empty where it is the root of
+    the sum of squares, None where it is none that is computed (reported)."""
+    given = bound["ord"]
+    value: object = given.value if isinstance(given, ast.StringLit) else None
+    if not isinstance(given, ast.StringLit | ast.NoneLit):
+        term = c.infer(given)
+        if isinstance(term, Unknown) and not c.final:
+            return None
+        value = c.try_value(given)
+        settle(c, given, term, INDEX if isinstance(value, int) else F64)
+    if isinstance(given, ast.NoneLit) or value == {1: 2, 2: "fro"}.get(axes, ()):
+        return ""
+    x = "x" if dtype.is_float else f"op.cast(x, {mean_dtype(dtype)})"
+    rest = "".join(f", {n}={n}" for n in ("axis", "keepdims") if n in bound)
+    forms: dict[tuple[int, object], str] = {
+        (1, 1): f"op.sum(op.abs({x}){rest})",
+        (1, "inf"): f"op.max(op.abs({x}){rest})",
+        (1, "-inf"): f"op.min(op.abs({x}){rest})",
+        (2, 1): f"op.max(op.sum(op.abs({x}), axis=0))",
+        (2, "inf"): f"op.max(op.sum(op.abs({x}), axis=1))",
+    }
+    known = isinstance(value, int | str) and not isinstance(value, bool)
+    form = forms.get((axes, value)) if known and (axes == 1 or not rest) else None
+    if form is None:
+        of = "a vector" if axes == 1 else "a matrix" if axes == 2 else f"{axes} axes"
+        c.report("T0311", f"`op.norm` has no such norm of {of}", given.span, helps=ORDERS)
+    return form
 
 
 def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Expr) -> DType | None:
