@@ -87,7 +87,7 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "permute_dims": ArrayName("x axes", 2, "`op.transpose` by the name of the array API standard."),
     "matrix_transpose": ArrayName("x", 1, "The last two axes in the other order."),
     "dot": ArrayName("a b", 2, "The product `a @ b`."),
-    "outer": ArrayName("a b", 2, "All products of the elements of two vectors."),
+    "outer": ArrayName("a b", 2, "All products of the elements of two arrays, row by row."),
     "trace": ArrayName("x", 1, "The sum of the diagonal of a matrix."),
     "diagonal": ArrayName("x", 1, "The diagonal of a square matrix."),
     "atan2": ArrayName("y x", 2, "The angle of the point (x, y), from -pi to pi."),

@@ -130,6 +130,27 @@ def _inner(given: Collection[str], ranks: Ranks) -> str:
     return "a @ b" if ranks["b"] == 1 else "a @ b.T" if ranks["b"] == 2 else ""
 
 
+def _outer(given: Collection[str], ranks: Ranks) -> str:
+    """Of all elements, row by row."""
+    a, b = (n if ranks[n] < 2 else f"op.ravel({n})" for n in "ab")
+    return f"{a}[:, None] * {b}[None, :]"
+
+
+def _dot(given: Collection[str], ranks: Ranks) -> str:
+    """Of a matrix or a vector on the right `@` is the same sum."""
+    return "a @ b" if ranks["b"] < 3 else ""
+
+
+def _vdot(given: Collection[str], ranks: Ranks) -> str:
+    """Shapes are the same: nothing stretches."""
+    if max(ranks.values()) < 2:
+        return "a @ b"
+    if ranks["a"] != ranks["b"]:
+        return ""
+    letters = "ijklmnop"[: ranks["a"]]
+    return f'op.einsum("{letters},{letters}->", a, b)'
+
+
 def _kron(given: Collection[str], ranks: Ranks) -> str:
     if ranks["a"] != 2 or ranks["b"] != 2:
         return ""
@@ -225,7 +246,7 @@ _RANKED: dict[str, RankedForm] = {
     "vstack": _joined("op.stack(arrays)", "op.concat(arrays, axis=0)"),
     "column_stack": _joined("op.stack(arrays, axis=1)", "op.concat(arrays, axis=1)"),
     "diag": _diag, "inner": _inner, "kron": _kron, "average": _average, "gradient": _gradient,
-    "vdot": lambda given, ranks: "a @ b" if ranks["a"] == ranks["b"] == 1 else "op.sum(a * b)",
+    "dot": _dot, "outer": _outer, "vdot": _vdot,
     "cov": _of_rows(f"{_CENTRED} @ {_CENTRED}.T / (x.shape[1] - 1)"),
     "corrcoef": _of_rows(f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]"),
     "trapezoid": _trapezoid, "cross": _cross, "interp": _interp,
@@ -251,7 +272,7 @@ _OPERATORS = {
     "remainder": "%", "power": "**", "equal": "==", "not_equal": "!=", "less": "<",
     "less_equal": "<=", "greater": ">", "greater_equal": ">=", "logical_and": "&",
     "logical_or": "|", "logical_xor": "^", "bitwise_and": "&", "bitwise_or": "|",
-    "bitwise_xor": "^", "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "dot": "@",
+    "bitwise_xor": "^", "bitwise_left_shift": "<<", "bitwise_right_shift": ">>",
 }  # fmt: skip
 
 _TEXTS: dict[str, str] = {
@@ -272,7 +293,7 @@ _TEXTS: dict[str, str] = {
     "sinc": "op.where(x == 0, 1.0, op.sin(x * 3.141592653589793) / (x * 3.141592653589793))",
     "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
     "atan2": "math.atan2(y, x)", "hypot": "math.hypot(a, b)",
-    "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
+    "matrix_transpose": "x.mT",
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
     "copy": _copy,
@@ -294,7 +315,7 @@ OF_ELEMENTS = frozenset((
     cosh deg2rad exp exp2 expm1 fabs floor fmax fmin heaviside hypot isfinite isinf isnan log log10
     log1p log2 logaddexp logical_not maximum minimum negative positive rad2deg reciprocal rint
     sign signbit sin sinh sqrt square tan tanh trunc""".split(),
-)) - {"dot"}  # fmt: skip
+))  # fmt: skip
 """Functions of each element alone, which take ``out=`` in NumPy: its ufuncs and ``clip``."""
 OF_BOOLS = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
 """Those that take bools alone."""

@@ -173,6 +173,8 @@ IN_LIBRARY: dict[str, str] = {
 
 OTHER_AXES: dict[str, str] = {
     "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
+    "dot": 'write `op.einsum("ij,kjl->ikl", a, b)`, or `a @ b`, which multiplies matrix by matrix',
+    "vdot": "give both one shape: `op.vdot(op.ravel(a), op.ravel(b))`",
     "kron": 'write `op.reshape(op.einsum("ij,kl->ikjl", a, b), (m * p, n * q))`, of sizes (m, '
     "n) and (p, q)",
     "isin": "write `op.any(x[:, None] == v[None, :], axis=1)`",
