@@ -34,7 +34,7 @@ from tessera_lang.driver.signatures import (
 from tessera_lang.driver.size_examples import whatever_sizes
 from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
-from tessera_lang.driver.warning_filter import told
+from tessera_lang.driver.warning_filter import told, told_anywhere
 from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
@@ -462,12 +462,12 @@ class Session(Instances):
     def _told(
         self, path: str, name: str, signature: Signature, machine: Machine
     ) -> tuple[Diagnostic, ...]:
-        """What whoever compiles a kernel for a GPU hears of its form."""
-        if machine.target != "cuda":
-            return ()
+        """What whoever compiles a kernel hears of its elements, and for a GPU of its form."""
         instance = self._sound(path, name, signature)
+        if machine.target != "cuda":
+            return told_anywhere(instance.diagnostics)
         scheduled, made = self._fitting(self.files.spelling(path), instance, machine)
-        return told((*scheduled.diagnostics, *made.remarks))
+        return told((*instance.diagnostics, *scheduled.diagnostics, *made.remarks))
 
     def _backend(self, options: TargetOptions) -> Backend:
         try:

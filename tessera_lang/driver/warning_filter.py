@@ -15,11 +15,19 @@ ONE_GROUP = "T0750"
 LOOPS_OF_LANES = "T0747"
 
 
+PLACES_BELOW_0 = "T0624"
+
+
+def told_anywhere(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The warnings that have nothing to do with the device."""
+    return tuple(d for d in dict.fromkeys(diagnostics) if d.code == PLACES_BELOW_0)
+
+
 def told(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The warnings about the form of a kernel. What keeps a loop in order is said with what it
-    leads to, where that is one group."""
-    found = [d for d in dict.fromkeys(diagnostics)
-             if d.severity == "warning" and d.code.startswith("T07")]  # fmt: skip
+    """These, and the warnings about the form of a kernel. What keeps a loop in order is said with
+    what it leads to, where that is one group."""
+    found = [d for d in dict.fromkeys(diagnostics) if d.severity == "warning"
+             and (d.code.startswith("T07") or d.code == PLACES_BELOW_0)]  # fmt: skip
     alone = next((d for d in found if d.code == ONE_GROUP), None)
     if alone is None:
         return tuple(found)

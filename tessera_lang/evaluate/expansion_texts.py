@@ -247,6 +247,7 @@ _RANKED: dict[str, RankedForm] = {
     "column_stack": _joined("op.stack(arrays, axis=1)", "op.concat(arrays, axis=1)"),
     "diag": _diag, "inner": _inner, "kron": _kron, "average": _average, "gradient": _gradient,
     "dot": _dot, "outer": _outer, "vdot": _vdot,
+    "array_equal": lambda given, ranks: "op.all(a == b)" if ranks["a"] == ranks["b"] else "",
     "cov": _of_rows(f"{_CENTRED} @ {_CENTRED}.T / (x.shape[1] - 1)"),
     "corrcoef": _of_rows(f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]"),
     "trapezoid": _trapezoid, "cross": _cross, "interp": _interp,
@@ -278,7 +279,7 @@ _OPERATORS = {
 _TEXTS: dict[str, str] = {
     **{name: f"a {operator} b" for name, operator in _OPERATORS.items()},
     "deg2rad": "x * 0.017453292519943295", "rad2deg": "x * 57.29577951308232",
-    "fabs": "op.abs(x)", "rint": "op.round(x)", "array_equal": "op.all(a == b)",
+    "fabs": "op.abs(x)", "rint": "op.round(x)",
     "fliplr": "op.flip(x, axis=1)", "flipud": "op.flip(x, axis=0)",
     "positive": "+x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
     "isnan": "x != x", "logical_not": "~x", "bitwise_invert": "~x",

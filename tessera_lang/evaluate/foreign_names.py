@@ -174,6 +174,7 @@ IN_LIBRARY: dict[str, str] = {
 OTHER_AXES: dict[str, str] = {
     "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
     "dot": 'write `op.einsum("ij,kjl->ikl", a, b)`, or `a @ b`, which multiplies matrix by matrix',
+    "array_equal": "arrays of other axes are not equal: write `op.all(a == b)` to stretch one",
     "vdot": "give both one shape: `op.vdot(op.ravel(a), op.ravel(b))`",
     "kron": 'write `op.reshape(op.einsum("ij,kl->ikjl", a, b), (m * p, n * q))`, of sizes (m, '
     "n) and (p, q)",

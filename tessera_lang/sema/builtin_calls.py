@@ -10,6 +10,7 @@ from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.atomics import infer_atomic
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.conversion_hints import float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
@@ -166,7 +167,7 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
         if isinstance(o.term, Scalar) and not o.term.dtype.is_float:
             return c.report(
                 "T0207", f"`{name}` takes floats, not `{o.term}`", o.e.span,
-                helps=(f"convert it: `f32({source_of(o.e)})`",),
+                helps=(f"convert it: `{float_for(c, o.term.dtype)}({source_of(o.e)})`",),
             )  # fmt: skip
     result = _meet_all(c, e, operands)
     if isinstance(result, Weak):

@@ -10,7 +10,7 @@ from tessera_lang.sema.context import Context
 from tessera_lang.sema.expression_text import is_simple, source_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range
+from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range, mean_dtype
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 Advice = tuple[tuple[str, ...], tuple[Fix, ...]]
@@ -27,11 +27,21 @@ def _around(span: Span, before: str, after: str) -> tuple[Edit, Edit]:
     return Edit(start, before), Edit(end, after)
 
 
-def wider_for(value: object, dtype: DType) -> DType | None:
+def float_for(c: Context, dtype: DType) -> DType:
+    """The floats that integers of ``dtype`` become: those of the other arrays, and where there are
+    none those of means, which hold all their digits."""
+    if c.cells.floats == F64:
+        return F64
+    return F32 if c.cells.has_floats else mean_dtype(dtype)
+
+
+def wider_for(c: Context, value: object, dtype: DType) -> DType | None:
     """The type in which a literal and a value of ``dtype`` can meet, where it does not fit
     ``dtype``; None where none holds both."""
     if isinstance(value, float):
-        return F32 if dtype.is_integer or (dtype.is_float and dtype.bits < 32) else F64
+        if dtype.is_integer:
+            return float_for(c, dtype)
+        return F32 if dtype.is_float and dtype.bits < 32 else F64
     if not isinstance(value, int) or not dtype.is_integer:
         return None
     low, high = integer_range(dtype)

@@ -25,6 +25,7 @@ from tessera_lang.sema.heads import check_head
 from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.names import NameChecker
+from tessera_lang.sema.places_below_0 import places_below_0
 from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
@@ -104,6 +105,7 @@ def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic
         yield from _lane_statements(function)
     elif tile is not None:
         yield from _tile_statements(function)
+        yield from places_below_0(function)
     yield from _assignments(scope, function)
     variables = local_names(function)
     place = "lane" if kernel is not None else "tile" if tile is not None else "any"

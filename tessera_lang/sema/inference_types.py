@@ -88,11 +88,13 @@ def accepts(kind: LiteralKind, dtype: DType, wide: bool = False) -> bool:
 @dataclass(slots=True)
 class Cells:
     """All cells of one function; ``changed`` says that another walk may learn more. ``floats``:
-    what floats are that meet nothing typed, f64 where all arrays of floats are f64."""
+    what floats are that meet nothing typed, f64 where all arrays of floats are f64. ``has_floats``:
+    whether anything that the function takes or gives is of floats."""
 
     all: list[Cell]
     changed: bool = False
     floats: DType = F32
+    has_floats: bool = True
 
     def new(self, kind: LiteralKind, wide: bool = False) -> Cell:
         cell = Cell(kind, wide)

@@ -126,8 +126,8 @@ def _context(
         returns.type, returns.since = parameters.returns, declaration.returns.span
     c = Context(
         scope, declaration, typed, shared, kernel_decorator(declaration) is not None,
-        Cells(list(parameters.cells), floats=parameters.floats), variables,
-        parameters.compile_time, returns,
+        Cells(list(parameters.cells), floats=parameters.floats, has_floats=parameters.has_floats),
+        variables, parameters.compile_time, returns,
     )  # fmt: skip
     attach(c)
     typed.sizes = dict(parameters.sizes)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.sema.context import Context
-from tessera_lang.sema.conversion_hints import Advice, convert_operand, wider_for
+from tessera_lang.sema.conversion_hints import Advice, convert_operand, float_for, wider_for
 from tessera_lang.sema.inference_types import Open, Term, Unknown, default_dtype
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType, integer_range, widens_to
@@ -117,7 +117,7 @@ def _instead(
         return (f"write it as a float, `{text}`, if rounding is meant",), (
             Fix(f"write `{text}`", (Edit(e.span, text),), "unsafe"),
         )
-    wide = wider_for(value, dtype)
+    wide = wider_for(c, value, dtype)
     if beside is not None:
         return convert_operand(c, beside, dtype, wide) if wide is not None else ((), ())
     if not isinstance(value, float) or not dtype.is_integer:
@@ -126,7 +126,10 @@ def _instead(
         return (f"write it as an integer: `{int(value)}`",), (
             Fix(f"write `{int(value)}`", (Edit(e.span, str(int(value))),), "unsafe"),
         )
-    return (f"write an integer, or give a float dtype, such as `f32`, to what has `{dtype}`",), ()
+    floats = float_for(c, dtype)
+    return (
+        f"write an integer, or give a float dtype, such as `{floats}`, to what has `{dtype}`",
+    ), ()
 
 
 def _mark(c: Context, e: ast.Expr, dtype: DType) -> None:

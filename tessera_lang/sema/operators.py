@@ -10,7 +10,7 @@ from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Binding, Context, text_of
-from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand
+from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand, float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import LiteralKind, Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
@@ -344,16 +344,18 @@ def _quotients(c: Context, span: Span, a: Operand, b: Operand) -> Advice:
     """Both meanings that a quotient of integers can have."""
     floor = Fix("use `//`", (Edit(span, "//"),), "unsafe")
     floats = [o for o in (a, b) if isinstance(o.term, Scalar)]
+    wide = [float_for(c, o.term.dtype) for o in (a, b) if isinstance(o.term, Scalar)]
+    to = F64 if F64 in wide else F32
     if a.e in c.places and isinstance(a.term, Scalar):
-        helps, fixes = convert_operand(c, a.e, a.term.dtype, F32)
+        helps, fixes = convert_operand(c, a.e, a.term.dtype, to)
         floor = Fix("use `//=`", (Edit(span, "//="),), "unsafe")
         return ("write `//=` for the floor of the quotient", *helps), (floor, *fixes)
-    edits = tuple(edit for o in floats for edit in cast_fix(o.e, F32).edits)
-    shown = " / ".join(f"f32({source_of(o.e)})" if o in floats else source_of(o.e) for o in (a, b))
+    edits = tuple(edit for o in floats for edit in cast_fix(o.e, to).edits)
+    shown = " / ".join(f"{to}({source_of(o.e)})" if o in floats else source_of(o.e) for o in (a, b))
     return (
         "write `//` for the floor of the quotient",
         f"or convert first: `{shown}`",
-    ), (floor, Fix("divide as f32", edits, "unsafe"))
+    ), (floor, Fix(f"divide as {to}", edits, "unsafe"))
 
 
 def _bits(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand) -> Term:

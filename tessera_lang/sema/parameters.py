@@ -68,6 +68,13 @@ class Parameters:
         return F64 if (arrays or numbers) == {F64} else F32
 
     @property
+    def has_floats(self) -> bool:
+        """Whether some array or number, or what is returned, has a dtype of floats."""
+        types = [*(v.type for v in self.variables.values()), self.returns]
+        dtypes = [t.dtype for t in types if isinstance(t, (Tensor, Buffer, Tile, Scalar))]
+        return any(d.is_float for d in (*dtypes, *(d for d, _ in self.results or ())))
+
+    @property
     def binds_grid(self) -> bool:
         return any(local.name == GRID_GROUPS for local in self.sizes)
 

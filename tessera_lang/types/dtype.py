@@ -217,7 +217,7 @@ def dtype_with_number(dtype: DType, value: float) -> DType | None:
     """The dtype for elements of ``dtype`` that meet a number which it does not hold, if there is
     one."""
     if isinstance(value, float):
-        return F32 if dtype.bits < 32 or not dtype.is_float else F64
+        return F32 if dtype.bits < 32 else F64
     for wide in (I32, I64):
         low, high = integer_range(wide)
         least, most = integer_range(dtype) if not dtype.is_float else (low, high)

@@ -47,6 +47,12 @@ def test_products_are_those_of_numpy_or_refused(name):
     assert computed >= {"outer": len(PLACES)}.get(name, 2)
 
 
+def test_arrays_of_other_axes_are_not_stretched_to_be_equal():
+    ones = {"a": np.ones((2, 2)), "b": np.ones((2, 2))}
+    assert agree("op.array_equal(a, b)", np.array_equal, ones)
+    assert not agree("op.array_equal(a, b)", np.array_equal, {**ones, "b": np.ones(2)})
+
+
 @pytest.mark.parametrize("name", ["trace", "diagonal", "cross"])
 def test_functions_of_matrices_are_those_of_numpy_or_refused(name):
     rng = np.random.default_rng(len(name))

@@ -353,8 +353,10 @@ def _all_of(artifact: Artifact) -> tuple[Artifact, ...]:
 
 
 def _warnings(artifact: Artifact) -> list[list[str]]:
-    """Code, message and text of what there is to tell of the form of a kernel."""
-    said = (d for d in artifact.diagnostics if d.severity == "warning" and d.code[:3] == "T07")
+    """Code, message and text of what there is to tell of the form of a kernel, and of elements
+    that it reads as 0 and NumPy does not."""
+    warned = (d for d in artifact.diagnostics if d.severity == "warning")
+    said = (d for d in warned if d.code[:3] == "T07" or d.code == "T0624")
     return [[d.code, d.message, rendered((d,))] for d in said]
 
 

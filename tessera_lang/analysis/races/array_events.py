@@ -250,6 +250,11 @@ class ArrayOrders:
     possible: bool
     known: dict[tuple[int, int], Orders] = field(default_factory=dict[tuple[int, int], Orders])
     doubted: set[Value] = field(default_factory=set[Value])
+    _gives: dict[int, bool] = field(default_factory=dict[int, bool])
+    _gets: dict[int, bool] = field(default_factory=dict[int, bool])
+    _groups: dict[int, list[tuple[Who, list[Sync]]]] = field(
+        default_factory=dict[int, "list[tuple[Who, list[Sync]]]"]
+    )
 
     def may_order(self, a: Access, b: Access) -> bool:
         found = self.possible and self._may_order(a, b)
@@ -275,7 +280,15 @@ class ArrayOrders:
     def _between_groups(self, first: Access, second: Access) -> bool:
         """Something is released after the one, and something acquired before the other: of which
         element, and by way of which groups, is not asked."""
-        return self._hands_over(first) and self._takes_over(second)
+        gives = self._gives.get(id(first))
+        if gives is None:  # of one access, whatever it is compared with
+            gives = self._gives[id(first)] = self._hands_over(first)
+        if not gives:
+            return False
+        gets = self._gets.get(id(second))
+        if gets is None:
+            gets = self._gets[id(second)] = self._takes_over(second)
+        return gets
 
     def _hands_over(self, access: Access) -> bool:
         """Something that all groups see is released behind an access, by its lane, behind a
@@ -310,7 +323,13 @@ class ArrayOrders:
 
     def _in_part(self, group: int) -> bool:
         """Whether some lane of a group was not followed, which may do any atomic of the kernel."""
-        return sum(1 for g, _ in self.followed.syncs if g == group) < self.lanes
+        return len(self._of_group(group)) < self.lanes
+
+    def _of_group(self, group: int) -> list[tuple[Who, list[Sync]]]:
+        if not self._groups:
+            for who, syncs in self.followed.syncs.items():
+                self._groups.setdefault(who[0], []).append((who, syncs))
+        return self._groups.get(group, [])
 
     def _inside(self, group: int, interval: int) -> Orders:
         found = self.known.get((group, interval))
@@ -319,9 +338,8 @@ class ArrayOrders:
         return found
 
     def _in_group(self, group: int) -> Iterator[tuple[Who, Sync]]:
-        for who, syncs in self.followed.syncs.items():
-            if who[0] == group:
-                yield from ((who, s) for s in syncs)
+        for who, syncs in self._of_group(group):
+            yield from ((who, s) for s in syncs)
 
     def _releases(self, who: Who, sync: Sync) -> list[Sync]:
         """What an atomic that writes hands over: all behind which it comes, or a fence before."""

@@ -38,6 +38,10 @@ _ROWS = (
     Code("T0621", "read-while-summed", "An array is read or written while it is summed into."),
     Code("T0622", "no-accumulation", "An operator cannot accumulate over a loop."),
     Code("T0623", "reduced-axis", "A reduction lines up with the axis that it took away."),
+    Code(
+        "T0624", "places-below-0",
+        "A tile kernel takes or stores elements at computed places below 0 (a warning).",
+    ),
     Code("T0650", "size-needed", "A size that fixes the shape of a tile is not known."),
 )  # fmt: skip
 

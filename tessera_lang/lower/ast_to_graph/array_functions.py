@@ -22,7 +22,7 @@ from tessera_lang.lower.ast_to_graph.elementwise_functions import (
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F64, I32, I64, DType, dtype_named
+from tessera_lang.types.dtype import BOOL, F64, I32, I64, DType, dtype_named, mean_dtype
 from tessera_lang.types.shape import Dim
 
 # --- reading arguments -----------------------------------------------------------------------
@@ -131,7 +131,8 @@ def _variance(w: GraphWorld, given: Given) -> Value:
     x = _array(w, given["x"])
     rank = x.tensor_type.rank
     if not x.tensor_type.dtype.is_float:
-        raise not_here("the variance of integers", "convert the array first: `.to(f32)`")
+        wide = mean_dtype(x.tensor_type.dtype)
+        raise not_here("the variance of integers", f"convert the array first: `.to({wide})`")
     axis = given.get("axis")
     axes = tuple(range(rank)) if axis is None else tuple(
         sorted(w.axis("axis", a, rank) for a in _integers(axis)))  # fmt: skip

@@ -52,7 +52,7 @@ from tessera_lang.target.host_world import (
     common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, mean_dtype
 from tessera_lang.types.shape import Dim
 
 _OPERATORS = {
@@ -426,8 +426,9 @@ class GraphWorld:
             return self.builder.full((), dtype, fitting(cast("float", given), dtype))
         own = number.tensor_type.dtype
         if own.is_float and not dtype.is_float:
+            wide = F64 if own == F64 else mean_dtype(dtype)
             raise WorldFault(f"a float and an array of {dtype} do not mix", code="T0818",
-                             helps=("convert the array first: `.to(f32)`",))  # fmt: skip
+                             helps=(f"convert the array first: `.to({wide})`",))  # fmt: skip
         return self.builder.cast(number, dtype)
 
     def meet(self, a: object, b: object) -> tuple[Value, ...]:

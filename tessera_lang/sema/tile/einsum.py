@@ -20,7 +20,7 @@ from tessera_lang.sema.tile.products import PAIRS
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, DType
+from tessera_lang.types.dtype import BOOL, F32, DType, cast_to_meet
 from tessera_lang.types.type import ERROR, Tile, TileAxis
 
 
@@ -94,8 +94,12 @@ def _fitting(
         if tile.dtype == BOOL or tile.dtype != tiles[0].dtype:
             what = f"`{tile.dtype}`" if tile.dtype == BOOL else (
                 f"`{tiles[0].dtype}` and `{tile.dtype}`")  # fmt: skip
+            first, to = cast_to_meet(tiles[0].dtype, tile.dtype)
+            if tile.dtype == BOOL:
+                first, to = False, F32 if tiles[0].dtype == BOOL else tiles[0].dtype
+            told = source_of(operands[0].e if first else o.e)
             c.report("T0206", f"`op.einsum` takes numbers of one dtype, not {what}", o.e.span,
-                     helps=(f"convert it: `{source_of(o.e)}.to(f32)`",))  # fmt: skip
+                     helps=(f"convert it: `{told}.to({to})`",))  # fmt: skip
             return None
         for letter, axis in zip(own, tile.axes, strict=True):
             before = seen.setdefault(letter, (axis, source_of(o.e)))

@@ -12,6 +12,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
+from tessera_lang.sema.conversion_hints import float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
@@ -74,11 +75,12 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
         settle(c, x, o.term, found.dtype)
         o = Operand(x, found)
     if not isinstance(o.term, (Scalar, Tile)) or not o.term.dtype.is_float:
-        return c.report(
-            "T0207", f"`{name}` takes floats, not `{text_of(o.term)}`", x.span,
-            helps=(f"convert it: `f32({source_of(x)})`",) if isinstance(o.term, (Scalar, Tile))
-            else (),
-        )  # fmt: skip
+        helps: tuple[str, ...] = ()
+        if isinstance(o.term, (Scalar, Tile)):
+            to = F32 if name in FAST_MATH else float_for(c, o.term.dtype)
+            helps = (f"convert it: `{to}({source_of(x)})`",)
+        return c.report("T0207", f"`{name}` takes floats, not `{text_of(o.term)}`", x.span,
+                        helps=helps)  # fmt: skip
     result = o.term
     if name in FAST_MATH and result.dtype == F64:
         return c.report(

@@ -12,6 +12,7 @@ from tessera_lang.evaluate.foreign_names import OTHER_AXES
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of as type_text
+from tessera_lang.sema.conversion_hints import float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
@@ -51,8 +52,9 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
                     helps=(f"write `{source_of(argument)} != 0`",),
                 )  # fmt: skip
     if member in ("copysign", "reciprocal") and not dtype.is_float and dtype != INDEX:
+        to = float_for(c, dtype)
         return c.report("T0207", f"`{name}` takes floats, not `{dtype}`", first.span,
-                        helps=(f"convert it: `{source_of(first)}.to(f64)`",))  # fmt: skip
+                        helps=(f"convert it: `{source_of(first)}.to({to})`",))  # fmt: skip
     ranks = {n: _rank(c, a) for n, a in given.items()}
     if not all(ranks[n] is not None for n in ranks):
         return c.nothing()

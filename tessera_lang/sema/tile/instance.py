@@ -158,8 +158,8 @@ def _context(
     returns = Variable(Local("the result", "variable", declaration.name_span))
     c = TileContext(
         scope, declaration, typed, shared, True,
-        Cells(list(parameters.cells), floats=parameters.floats), variables,
-        parameters.compile_time, returns, kernel=kernel,
+        Cells(list(parameters.cells), floats=parameters.floats, has_floats=parameters.has_floats),
+        variables, parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results
     c.beginnings = beginnings(declaration)

@@ -9,6 +9,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.conversion_hints import float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import Term, Unknown
@@ -211,7 +212,7 @@ def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Ex
     if kind != "logsumexp" or is_waiting(tile):
         return result_dtype(c, "sum" if kind in DERIVED else kind, tile.dtype, x)
     if not tile.dtype.is_float:
-        to = mean_dtype(tile.dtype)
+        to = float_for(c, tile.dtype)
         c.report("T0207", f"`op.{kind}` takes floats, not `{tile.dtype}`", x.span,
                  helps=(f"convert it: `{to}({source_of(x)})`",))  # fmt: skip
         return None
@@ -329,7 +330,7 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if not tile.dtype.is_float:
         return c.report(
             "T0207", f"`op.softmax` takes floats, not `{tile.dtype}`", bound["x"].span,
-            helps=(f"convert it: `f32({source_of(bound['x'])})`",),
+            helps=(f"convert it: `{float_for(c, tile.dtype)}({source_of(bound['x'])})`",),
         )  # fmt: skip
     if tile.dtype == F64 and not attach_instance(c, e, "math.exp", [Scalar(F64)]):
         return ERROR if c.final else Unknown()
