@@ -135,7 +135,16 @@ def test_what_has_no_answer_is_said(module: Any) -> None:
         (lambda: module.solve(np.ones((3, 2)), np.ones(3)), "square"),
         (lambda: module.bincount(np.array([1, -1])), "below 0"),
         (lambda: module.bincount(np.ones(3)), "takes integers"),
+        (lambda: module.bincount(np.arange(3), minlength=-4), "no count"),
+        (lambda: module.bincount(np.arange(3), np.ones(2)), "a weight for each"),
         (lambda: module.convolve(np.ones(3), np.ones(2), "all"), "mode"),
+        (lambda: module.extract(np.ones(3), np.ones(1)), "a condition for each"),
+        (lambda: module.extract(np.ones(1), np.ones(3)), "a condition for each"),
+        (lambda: module.histogram(np.ones(3), bins=0), "an interval at least"),
+        (lambda: module.histogram(np.ones(3), weights=np.ones(2)), "a weight for each"),
+        (lambda: module.histogram_between(np.ones(3), np.ones(1)), "an interval at least"),
+        (lambda: module.histogram_between(np.ones(3), np.array([2.0, 1.0])), "rise"),
+        (lambda: module.histogram_between(np.ones(3), np.array([0.0, np.nan])), "rise"),
     ):
         with pytest.raises(tessera.TesseraError, match=said):
             call()
