@@ -20,6 +20,7 @@ from tessera_backend.nvptx.lanes import warp
 from tessera_backend.nvptx.lanes.target_hooks import NvptxDialect
 from tessera_backend.nvptx.tiles import elementwise_runs
 from tessera_backend.nvptx.tiles import rules as tile_rules
+from tessera_backend.nvptx.tiles.dot import products_beside
 from tessera_lang.analysis.ranges.divisibility import Divisors
 from tessera_lang.ir.core import (
     BarrierType,
@@ -72,6 +73,7 @@ def emit_kernel(
     dialect = NvptxDialect(arch, group, grid_rank, pointers, cluster)
     dialect.short_turns = short_turns
     dialect.waits = _waits(operation)
+    dialect.products_beside = products_beside(operation)
     dialect.small = bool(operation.attributes.get("small"))
     emitter = lane_emitter(module, function, dialect, plan.kernel)
     dialect.divisors = Divisors(operation)

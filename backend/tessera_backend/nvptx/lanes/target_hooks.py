@@ -95,7 +95,8 @@ class NvptxDialect(Dialect):
     has no use for one. ``cluster``: groups of a cluster. ``short_turns``: loops that the emitter
     unrolls are short, for fewer registers; ``has_turns``: there are such loops. ``waits``: lanes
     may wait for each other in loops. ``unchanging``: asynchronous products in loops whose first
-    operand lies in registers and is the same in every iteration.
+    operand lies in registers and is the same in every iteration. ``products_beside``: of each
+    product those of the same body.
     """
 
     name = "cuda"
@@ -114,6 +115,7 @@ class NvptxDialect(Dialect):
         self.warp_number = ""
         self.short_turns = self.has_turns = self.waits = False
         self.unchanging = frozenset[Operation]()
+        self.products_beside = dict[Operation, tuple[Operation, ...]]()
         self._constants = 0
 
     @property

@@ -85,7 +85,7 @@ def _dot(e: LaneEmitter, op: Operation) -> None:
             e, unit, (left, a.dtype), (right, b.dtype), depth, accumulator, blocks
         )  # fmt: skip
     else:
-        made = _multiply_add(e, a, b, depth, tile, accumulator)
+        made = _multiply_add(e, op, (a, b), depth, accumulator)
     bind_at(e, op.result, made.__getitem__)
 
 
@@ -131,9 +131,31 @@ def _registers(sides: Sequence[Side], layout: RegisterLayout, steps: int) -> int
     return total
 
 
+def products_beside(kernel: Operation) -> dict[Operation, tuple[Operation, ...]]:
+    """Of each product those of the same body, itself among them."""
+    regions = (r for o in kernel.walk() for r in o.regions)
+    bodies = (tuple(o for o in r.operations if o.name == "tile.dot") for r in regions)
+    return {dot: body for body in bodies for dot in body}
+
+
+def _body_work(e: LaneEmitter, op: Operation) -> int:
+    """Multiply-adds of a lane in all products of a body that are made as this one is: together
+    they are the code of one iteration, for which there is a cache."""
+    total, own = 0, op.operands[0].type
+    assert isinstance(own, TileType | BufferType)
+    for dot in dialect_of(e).products_beside.get(op, (op,)):
+        left, right = (v.type for v in dot.operands[:2])
+        assert isinstance(left, TileType | BufferType) and isinstance(right, TileType | BufferType)
+        if left.dtype == own.dtype:
+            held = len(registers_at(layout_of(tile_type(dot.result)), 2))
+            total += held * min(n for n in (left.shape[-1], right.shape[-2]) if isinstance(n, int))
+    return total
+
+
 def _multiply_add(
-    e: LaneEmitter, a: Side, b: Side, depth: int, tile: TileType, accumulator: Values
+    e: LaneEmitter, op: Operation, sides: tuple[Side, Side], depth: int, accumulator: Values
 ) -> Values:
+    (a, b), tile = sides, tile_type(op.result)
     layout = layout_of(tile)
     count = len(registers_at(layout, 2))
     steps = 1
@@ -144,11 +166,12 @@ def _multiply_add(
         steps //= 2
     dialect = dialect_of(e)
     most, longest = SHORT_RUN if dialect.short_turns else LONG_RUN
+    run = max(depth * count, _body_work(e, op))
     if a.memory is None or b.memory is None:
-        most = depth * count
+        most = run
     elif depth * count > SHORT_RUN[1]:
         dialect.has_turns = True
-    if depth * count <= most:
+    if run <= most or depth * count <= longest:
         return _pinned(e, _turn(e, a, b, (0, depth), steps, tile, accumulator), tile.dtype)
     turn = steps
     while depth % (2 * turn) == 0 and 2 * turn * count <= longest:

@@ -61,6 +61,22 @@ def f(a: f32[m, k], b: f32[{"k, n" if second == "b" else "n, k"}]) -> f32[m, n]:
     assert len(factors) >= 2048 and kept > 0.95 * len(factors)
 
 
+@pytest.mark.parametrize("depth", [64, 128])
+def test_products_of_a_loop_are_no_more_code_than_its_cache_holds(depth: int) -> None:
+    """Two products, of which each alone might be written out, in one loop: the instructions of an
+    iteration that are more than the cache of instructions come from memory, each time."""
+    text = f"""
+@op.kernel
+def f(A: f32[m, {depth}], B: f32[k, {depth}], C: f32[k, 128], O: mut f32[m, 128]):
+    for i in op.tile_range(m, step=64):
+        acc = op.zeros((64, 128), f32)
+        for p in range(0, k, 64):
+            acc += op.exp(A[i:i+64, :] @ B[p:p+64, :].T) @ C[p:p+64, :]
+        O[i:i+64, :] = acc
+"""
+    assert len(re.findall(r"\bfma\.rn\.f32", ptx_of(text))) < 4096
+
+
 def ptx_of(text: str) -> str:
     session = Session(overlay={PATH: text})
     machine = machine_named("cuda", "sm_90a")
