@@ -63,7 +63,7 @@ class MatrixEngine(Engine):
             return None
         dtype = self._dtype(dot)
         if dtype is None:
-            return by_multiply_adds(dot, self.warps)
+            return by_multiply_adds(dot, self.warps, self._reads_contractions(dot))
         rows, columns = warp_grid(dot)
         copies = self.warps // (rows * columns)
         return Product(
@@ -73,6 +73,11 @@ class MatrixEngine(Engine):
             lambda shape: with_copies(mma_b(shape, rows, columns, dtype), copies),
             mma_depth(dtype),
         )  # fmt: skip
+
+    def _reads_contractions(self, dot: Operation) -> bool:
+        """Whether the second factor of a product lies in shared memory along its contraction."""
+        staged = self.staged(dot, 1)
+        return staged is not None and self.facts.tile_unit_axis(staged.access) == 0
 
     def fragments(self, value: Value) -> bool:
         return operand_of(self.facts, value).load is not None and self.staging.in_place(value)

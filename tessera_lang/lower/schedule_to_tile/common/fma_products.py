@@ -17,15 +17,16 @@ from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import WARP
 
 
-def by_multiply_adds(dot: Operation, warps: int) -> Product:
-    """A product of which each lane holds some neighbours, as the schedule shares it."""
+def by_multiply_adds(dot: Operation, warps: int, apart: bool = False) -> Product:
+    """A product of which each lane holds some neighbours, as the schedule shares it; ``apart``:
+    lanes read lines of the second factor along the contraction, which neighbours hold then."""
     t = dot.result.tile_type
     across = fma_lanes(t.sizes[1])
     rows, columns = warp_grid(dot)
     copies = warps // (rows * columns)
 
     def accumulator(shape: tuple[int, ...]) -> RegisterLayout:
-        return with_copies(multiply_add_layout(shape, rows, columns, across), copies)
+        return with_copies(multiply_add_layout(shape, rows, columns, across, apart), copies)
 
     wide = FMA_COLUMNS * across
     return Product("fma", (WARP // across * rows, wide * columns, 4), accumulator)
@@ -40,13 +41,18 @@ def warp_grid(dot: Operation) -> tuple[int, int]:
 
 
 def multiply_add_layout(
-    shape: Sequence[int], rows: int, columns: int, across: int
+    shape: Sequence[int], rows: int, columns: int, across: int, apart: bool = False
 ) -> RegisterLayout:
-    """An accumulator for multiply-adds: four neighbours a lane, ``across`` lanes along a row."""
+    """An accumulator for multiply-adds: four neighbours a lane, ``across`` lanes along a row; where
+    columns lie ``apart``, neighbours are of neighbouring lanes. Of lines that are swizzled by
+    their number, so many one after the other lie in banks of their own, every fourth do not."""
     m, n, down = shape[0] // rows, shape[1] // columns, 32 // across
     wide = 4 * across
     registers = (Mode(4, 1, 1), Mode(n // wide, 1, wide), Mode(m // down, 0, down))
     lanes = (Mode(across, 1, 4), Mode(down, 0, 1))
+    if apart:
+        registers = (Mode(n // across, 1, across), registers[-1])
+        lanes = (Mode(across, 1, 1), Mode(down, 0, 1))
     return canonical(RegisterLayout(registers, lanes, (Mode(rows, 0, m), Mode(columns, 1, n))))
 
 
