@@ -148,5 +148,6 @@ LIBRARY_NAMES: dict[str, str] = {
     "solve": "The x of `a @ x == b`, of a square matrix.",
     "inv": "The inverse of a square matrix.",
     "det": "The determinant of a square matrix.",
+    "matrix_power": "A square matrix as a factor so many times.",
 }
 """Members of ``op`` that the host program alone has, as functions of ``std.arrays``."""

@@ -206,13 +206,17 @@ def _of_the_run(name: str) -> str:
     )
 
 
+_EUCLID = (
+    "of numbers from 0 on begin with `x, y = a, b`; in `while op.any(y > 0):` write"
+    " `x, y = op.where(y > 0, y, x), op.where(y > 0, x % op.maximum(y, 1), 0)`"
+)
+
 _FORMS_OF_TILES: dict[str, str] = {
     **{old: _same("op", new) for old, new in RENAMED.items()},
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
-    "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
     "meshgrid": "it takes two vectors and `indexing=`, and both results are taken at once,"
@@ -230,26 +234,28 @@ _FORMS_OF_TILES: dict[str, str] = {
     f" {_or_before('convolve')}",
     "partition": "write `op.sort(x)`",
     "argpartition": "write `op.argsort(x)`, or `values, places = op.topk(x, k)`",
-    "lexsort": "write `op.argsort` of the last key, then of what it chose: both keep the order",
+    "lexsort": "write `i = op.argsort(b)`, then `i[op.argsort(a[i])]` for `op.lexsort((b, a))`:"
+    " every sort keeps the order of equal elements",
     "rot90": "write `op.flip(op.transpose(x), axis=0)`",
     "polyval": "write `y = y * x + c[k]` in a loop over `k`",
-    "fmod": "write `x % y`, which has the sign of `y`",
+    "fmod": "write `op.copysign(op.abs(x) % op.abs(y), x)`: `x % y` has the sign of `y`",
     "divmod": "write `a // b` and `a % b`",
-    "modf": "write `op.trunc(x)` and `x - op.trunc(x)`",
+    "modf": "write `x - op.trunc(x)` and `op.trunc(x)`",
     "compress": "how many there are is known to the run alone: the host program writes `x[c]`, a"
     " kernel `op.where(c, x, 0.0)`",
     "select": "write `op.where(c, a, op.where(d, b, otherwise))`",
     "piecewise": "write `op.where(c, a, op.where(d, b, otherwise))`",
     "choose": "write `op.where(k == 0, a, b)`",
     "atleast_2d": "write `x[None, :]`",
-    "lcm": "write it as a loop over `a % b`",
-    "gcd": "write it as a loop over `a % b`",
-    "vander": "write `x[:, None] ** op.arange(n)[None, :]` of floats",
+    "lcm": f"with the greatest common divisor `x` write `a // x * b`: {_EUCLID}",
+    "gcd": _EUCLID,
+    "vander": "write `x[:, None] ** op.arange(n - 1, -1, -1)[None, :]` of floats",
     "apply_along_axis": "write a loop over `op.tile_range`, with `x[i, :]`",
     "vectorize": "write a plain function: it takes tiles",
     "cond": "write `a if condition else b`, or `op.where(condition, a, b)`",
     "bool": "compare: `x != 0`",
-    "nextafter": "write the number itself, or compute with the bits: `bitcast(x, i32)`",
+    "nextafter": "compute with the bits in a kernel: of a positive f32 the next greater one is"
+    " `bitcast(bitcast(x, i32) + 1, f32)`",
     "result_type": "write the dtype: `f32`",
     "finfo": "write the number itself: `3.4028235e38`",
     "iinfo": "write the number itself: `2147483647`",
@@ -257,8 +263,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "conj": "there are no complex numbers: write `x`",
     "real": "there are no complex numbers: write `x`",
     "imag": "there are no complex numbers: write `op.zeros_like(x)`",
-    "linalg": "there are `op.linalg.solve`, `inv` and `det` in the host program, and `op.norm(x)`,"
-    " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
+    "linalg": "there are `op.linalg.solve`, `inv`, `det` and `matrix_power` in the host program,"
+    " and `op.norm(x)`, `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
 }
 TILE_FORMS = {**NUMPY_FORMS, **_FORMS_OF_TILES}
@@ -298,4 +304,6 @@ def lacks(module: str, name: str) -> str:
     """What is said of a member that a module does not have, or not so."""
     if (module, name) == ("op", "meshgrid"):
         return "there is no such call of `op.meshgrid`"
+    if (module, name) == ("op", "linalg"):
+        return "`op.linalg` has no such function"
     return f"`{module}` has no `{name}`"

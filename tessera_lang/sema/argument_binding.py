@@ -23,7 +23,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "ddof": _UNBIASED, "correction": _UNBIASED,
     "out": ("in a statement of its own it stores, `op.add(a, b, out=c)`; or write"
             " `c[:] = op.add(a, b)`",),
-    "decimals": ("two decimals are hundredths: write `op.round(x * 100.0) / 100.0`",),
+    "decimals": ("the number of decimals is written out: `op.round(x, 2)`, or -1 for tens",),
 }  # fmt: skip
 """What to write for a keyword that others have."""
 _PLACES_OF_TRUE = (

@@ -220,19 +220,28 @@ def _reduced(e: ast.Call, name: str) -> ast.Expr:
     return _text(_BEGUN[name], {"call": call, "initial": given["initial"]}, e.span)
 
 
+def with_decimals(node: object) -> object:
+    """``round(x[0], 2)`` of a tile kernel, as ``op.round``."""
+    if isinstance(node, ast.Call) and isinstance(node.function, ast.Name):
+        return _rounded(node) if node.function.id == "round" else node
+    return node
+
+
 def _rounded(e: ast.Call) -> ast.Expr:
-    """``op.round(x, 2)``: hundredths, as NumPy computes them."""
+    """``op.round(x, 2)``: hundredths, and ``op.round(x, -1)``: tens, as NumPy computes them."""
     given = {k.name: k.value for k in e.keywords}
-    digits = e.arguments[1] if len(e.arguments) == 2 else given.get("decimals")
+    last = e.arguments[1] if len(e.arguments) == 2 else given.get("decimals")
+    down = isinstance(last, ast.Unary) and last.operator == "-"
+    digits = last.operand if isinstance(last, ast.Unary) and down else last
     if not e.arguments or not isinstance(digits, ast.IntLit) or digits.value > 15:
         return e
     function, x = e.function, e.arguments[0]
     if digits.value == 0:
         return ast.Call(e.span, function, (x,))
-    power = ast.FloatLit(digits.span, 10.0**digits.value)
-    scaled = ast.Binary(e.span, "*", e.span, x, power)
-    whole = ast.Call(e.span, function, (scaled,))
-    return ast.Binary(e.span, "/", e.span, whole, ast.FloatLit(digits.span, power.value))
+    power = [ast.FloatLit(digits.span, 10.0**digits.value) for _ in range(2)]
+    there, back = ("/", "*") if down else ("*", "/")
+    scaled = ast.Binary(e.span, there, e.span, x, power[0])
+    return ast.Binary(e.span, back, e.span, ast.Call(e.span, function, (scaled,)), power[1])
 
 
 def _without_end(e: ast.Call) -> ast.Expr:

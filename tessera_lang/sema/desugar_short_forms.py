@@ -24,6 +24,7 @@ from tessera_lang.sema.desugar_numpy_calls import (
     in_own_words,
     named_again,
     stored_result,
+    with_decimals,
 )
 from tessera_lang.sema.generator_reductions import before_statement
 from tessera_lang.sema.numpy_words import OTHER_WORDS, of_numpy, unpacked_quantiles
@@ -60,7 +61,8 @@ _DTYPES = {
     "uint64": "u64", "bool_": "bool",
 }  # fmt: skip
 """Dtypes by NumPy's names, as members of `op`."""
-_OF_LINALG = ("norm", "solve", "inv", "det", "outer", "trace", "matmul", "diagonal", "cross")
+_OF_LINALG = ("norm", "solve", "inv", "det", "outer", "trace", "matmul", "diagonal", "cross",
+              "matrix_power")  # fmt: skip
 """Functions of NumPy's `linalg` that `op` has itself."""
 MOST_ROUNDS = 64
 """A loop over so many numbers that are written out is written out itself."""
@@ -68,7 +70,7 @@ _MOST_AXES = 15
 _OTHERWISE = re.compile(
     rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
     r"|\blinalg\b|\bop\.(?:norm|nan_to_num)\b"
-    r"|\b(?:int|float)\s*\("
+    r"|\b(?:int|float|round)\s*\("
     rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
     rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*=|{OTHER_WORDS}"
     r"|\blambda\b|:\s*(?:int|float|bool)\s*=|=\s*\d+\s*$|::",
@@ -130,6 +132,8 @@ def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]
     body = cast("tuple[ast.Stmt, ...]", mapped(body, _calls(own | _bound_within(body))))
     if kernel_level(s) is not None and not {"int", "float"} & (own | set(top)):
         body = cast("tuple[ast.Stmt, ...]", mapped(body, casts_of_python(s)))
+    if kernel_level(s) == "tile" and "round" not in own | set(top):
+        body = cast("tuple[ast.Stmt, ...]", mapped(body, with_decimals))
     return (s if body is s.body else replace(s, body=body),)
 
 

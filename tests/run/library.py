@@ -590,7 +590,7 @@ def arrays(m: Any, target: str) -> dict[str, Call]:
         ),
         **{name: beside(name, v, v[:5]) for name in ("convolve", "correlate")},
         "solve": linear("solve", square, v[:6]), "inv": linear("inv", square),
-        "det": linear("det", square),
+        "det": linear("det", square), "matrix_power": linear("matrix_power", square, 5),
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ PACKAGES = ("tessera_lang", "backend/tessera_backend")
 QUOTED = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"(?<![\w.])(op|schedule|tshared|tlocal|math|fast|tile|std)((?:\.\w+)+)\(")
 OPTION = re.compile(r"`(?:tesserac (\w+) )?[^`]*?(--[a-z][\w-]+)[^`]*`")
-FOREIGN = {"op.autotunable", "op.meshgrid"}
+FOREIGN = {"op.autotunable", "op.meshgrid", "op.lexsort"}
 
 
 @cache

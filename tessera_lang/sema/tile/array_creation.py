@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
@@ -146,6 +147,25 @@ def _runs(c: TileContext, dim: Dim) -> bool:
     return any(n not in c.kernel.origins for n in symbols_of(dim))
 
 
+def of_the_call(c: TileContext, dim: Dim | None, e: ast.Expr, kind: str = "int") -> str:
+    """What to write where all that a number, of a size ``dim``, is made of and is not known are
+    numbers of the call; else empty."""
+    numbers = [p.name for p in c.declaration.parameters]
+    unknown = sorted(n for n in symbols_of(dim or 0) if n not in c.kernel.origins)
+    parts = list(expressions(e))
+    if not any(isinstance(p, (ast.Subscript, ast.Call, ast.Attribute)) for p in parts):
+        read = {p.id for p in parts if isinstance(p, ast.Name)}
+        unknown = sorted(n for n in read if n not in c.kernel.origins)
+    if not unknown or not all(n in numbers for n in unknown):
+        return ""
+    given = " and ".join(f"`{n}: {kind}`" for n in unknown)
+    return f"compile the kernel for its value: declare {given}"
+
+
+def told(help: str) -> tuple[str, ...]:
+    return (help,) if help else ()
+
+
 def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
     """A size that fixes a capacity: the call is compiled for its value."""
     origins = [c.kernel.origins.get(n) for n in sorted(symbols_of(dim))]
@@ -154,7 +174,7 @@ def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
         for origin in known:
             c.kernel.needed.setdefault(origin, e.span)
         return
-    helps = ("make it a compile-time parameter, as in `block: int = 64`",)
+    helps = (of_the_call(c, dim, e) or "make it a compile-time parameter, as in `block: int = 64`",)
     if what == "`op.window`":
         helps = (f"say the most that it may be, as in `min({source_of(e)}, 64)`", *helps)
     most = c.kernel.facts.most(dim)
@@ -297,12 +317,6 @@ def counted(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
 
 def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] | None:
     numbers: list[int] = []
-    for key in ("start", "stop", "step"):
-        if key in bound and isinstance(bound[key], ast.FloatLit):
-            c.report("T0215", "`op.arange` counts in integers", bound[key].span,
-                     helps=("compute from them: `0.25 * op.arange(4)`, or write"
-                            " `op.linspace(0.0, 1.0, 5)`",))  # fmt: skip
-            return None
     for key in ("start", "stop", "step"):
         if key not in bound:
             continue

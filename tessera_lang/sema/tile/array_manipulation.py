@@ -16,8 +16,10 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import (
+    of_the_call,
     shape_items,
     shape_of_array,
+    told,
 )
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
@@ -52,7 +54,7 @@ def _number(c: TileContext, e: ast.Expr, what: str, least: int) -> int | None:
         value = c.try_value(e)
         if not isinstance(value, int) or value < least:
             c.report("T0311", f"{what} is a number of at least {least} that is known at compile"
-                     " time", e.span)  # fmt: skip
+                     " time", e.span, helps=told(of_the_call(c, None, e)))  # fmt: skip
             return None
     return value if isinstance(value, int) else None
 

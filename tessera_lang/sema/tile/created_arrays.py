@@ -23,7 +23,7 @@ from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
-from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
+from tessera_lang.sema.tile.array_creation import dtype_argument, of_the_call, shape_items
 from tessera_lang.sema.tile.arrays_made_again import nobody_sees_the_last, only_making
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
@@ -332,7 +332,11 @@ def known_dims(
         if now is None or not all(n in c.kernel.origins for n in symbols_of(now)):
             c.report(
                 "T0613", f"the size of {what} is made of sizes of arguments", e.span,
-                "" if now is None else f"`{now}` is known only while the kernel runs",
+                "" if now is None else f"`{source_of(e) if '@' in str(now) else now}` is known only"
+                " while the kernel runs",
+                helps=(of_the_call(c, dim, e) or "take the most that it may be, and use the first"
+                       " elements; or compute the number in the host program, and pass it as a"
+                       " parameter `size: int`",),
             )  # fmt: skip
             return None
         known.append(now)

@@ -1,4 +1,4 @@
-"""``op.eye``, ``linspace`` and ``array``: matrices and lists of numbers that are written down.
+"""``op.eye``, ``linspace``, ``array`` and ``arange``: numbers that are written down or counted.
 
 Owns their types. Must not know how elements are made.
 """
@@ -6,6 +6,7 @@ Owns their types. Must not know how elements are made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
@@ -13,14 +14,18 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.array_creation import (
+    MOST_CAPACITY,
     capacities,
+    counted,
     dtype_argument,
     empty_axis,
 )
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, open_dtype
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.syntax import ast
+from tessera_lang.target.arange_count import arange_count
 from tessera_lang.types.dtype import F32, F64, I32, DType, common_dtype
 from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
 
@@ -144,6 +149,43 @@ def _common(terms: Sequence[Term]) -> DType | None:
     return F32 if "float" in kinds or any(isinstance(t, Open) for t in terms) else I32
 
 
+def arange(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.arange(start, stop, step)`` of integers; of floats as many as NumPy makes, counted by
+    integers."""
+    terms = {n: c.infer(bound[n]) for n in ("start", "stop", "step") if n in bound}
+    dtype = dtype_argument(c, bound.get("dtype"))
+    floats = [n for n, t in terms.items() if isinstance(t, Weak) and t.kind == "float"
+              or isinstance(t, Scalar) and t.dtype.is_float]  # fmt: skip
+    if not floats:
+        return counted(c, e, "op.arange", bound)
+    numbers = {"start": 0.0, "step": 1.0}
+    for name in terms:
+        value = c.try_value(bound[name])
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return _uncounted(c, bound, floats[0])
+        numbers[name] = float(value)
+    start, stop, step = numbers["start"], numbers["stop"], numbers["step"]
+    if step == 0.0 or not all(map(isfinite, numbers.values())) or dtype and not dtype.is_float:
+        return _uncounted(c, bound, floats[0])
+    count = arange_count(start, stop, step, F64)
+    if count > MOST_CAPACITY:
+        return c.report("T0608", f"`op.arange` of {count} elements", e.span)
+    places = f"op.arange({count})" if dtype is None else f"op.cast(op.arange({count}), {dtype})"
+    begin = f"{start!r} + " if start else ""
+    return expand(c, e, f"{begin}{(start + step) - start!r} * {places}", {})
+
+
+def _uncounted(c: TileContext, bound: Bound, name: str) -> Term:
+    start = source_of(bound["start"]) if "start" in bound else "0"
+    start = "" if start in ("0", "0.0") else f"{start} + "
+    step = f"{source_of(bound['step'])} * " if "step" in bound else ""
+    return c.report(
+        "T0215", "`op.arange` counts in integers", bound[name].span,
+        "floats are counted where they are known when the kernel is compiled",
+        helps=(f"compute from them: `{start}{step}op.arange(count)`",),
+    )  # fmt: skip
+
+
 TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
-    "op.eye": eye, "op.linspace": linspace, "op.array": array,
+    "op.eye": eye, "op.linspace": linspace, "op.array": array, "op.arange": arange,
 }  # fmt: skip

@@ -13,11 +13,16 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.tile.array_creation import ask
+from tessera_lang.sema.tile.array_creation import ask, of_the_call, told
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import is_waiting, make_float, value_of_operand
-from tessera_lang.sema.tile.reductions import axis_argument, flag_argument
+from tessera_lang.sema.tile.reductions import (
+    axes_argument,
+    axis_argument,
+    flag_argument,
+    in_one_axis,
+)
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
@@ -71,6 +76,32 @@ class _Line:
         return f"op.where({end} == {end}, {text}, {end})"
 
 
+def _of_several(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term | None:
+    """``axis=(0, 2)``: what is written of one axis that holds the elements of these; None of one
+    axis, and of all."""
+    given = bound.get("axis")
+    if not isinstance(given, ast.TupleExpr):
+        return None
+    x = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"]))).term
+    if not isinstance(x, Tile):
+        return x if is_silent(x) else None
+    rank = len(x.axes)
+    axes = axes_argument(c, given, rank, name)
+    if axes is None:
+        return c.nothing()
+    keepdims = flag_argument(c, bound, "keepdims", name)
+    shares = "" if name == "op.median" else ", q"
+    form, end = in_one_axis(rank, axes)
+    text = f"{name}({form}{shares}, axis={end})"
+    if len(axes) == rank:
+        text = f"{name}(x{shares}, keepdims={keepdims})"
+    elif keepdims:
+        several = isinstance(bound.get("q"), (ast.TupleExpr, ast.ListExpr))
+        items = [":"] * several + ["None" if k in axes else ":" for k in range(rank)]
+        text = f"{text}[{', '.join(items)}]"
+    return expand(c, e, text, {n: bound[n] for n in ("x", "q") if n in bound})
+
+
 def _sorted(
     c: TileContext, e: ast.Call, name: str, bound: Bound
 ) -> tuple[_Line, ast.Expr, Dim] | Term:
@@ -117,6 +148,9 @@ def _made(c: TileContext, e: ast.Call, text: str, x: ast.Expr) -> ast.Expr:
 
 def median(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.median(x, axis=None, keepdims=False)``: of an even number the mean of two."""
+    several = _of_several(c, e, "op.median", bound)
+    if several is not None:
+        return several
     found = _sorted(c, e, "op.median", bound)
     if not isinstance(found, tuple):
         return found
@@ -141,6 +175,8 @@ def _quantile(scale: float) -> Callable[[TileContext, ast.Call, Bound], Term]:
     def quantile(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         """``op.quantile(x, q, axis=None, keepdims=False)``; of several ``q`` a new axis in
         front."""
+        if (of := _of_several(c, e, name, bound)) is not None:
+            return of
         q = bound["q"]
         several = isinstance(q, (ast.TupleExpr, ast.ListExpr))
         shares = [_share(c, name, item, scale) for item in (q.items if several else (q,))]
@@ -172,7 +208,8 @@ def _share(c: TileContext, name: str, e: ast.Expr, scale: float) -> float | None
         return number / scale
     if not is_silent(term):
         c.report("T0311", f"`q` of `{name}` is a number from 0 to {scale:g} that is known at"
-                 " compile time", e.span)  # fmt: skip
+                 " compile time", e.span,
+                 helps=told(of_the_call(c, None, e, "float")))  # fmt: skip
     return None
 
 

@@ -5,6 +5,8 @@ Owns their types. Must not know element-wise functions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.bound_names import statements
@@ -16,7 +18,7 @@ from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.slice_reductions import result_dtype
-from tessera_lang.sema.tile.array_creation import shape_items, window_axes
+from tessera_lang.sema.tile.array_creation import of_the_call, shape_items, told, window_axes
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
 from tessera_lang.sema.tile.expand_builtins import expand
@@ -72,9 +74,31 @@ def axis_argument(c: TileContext, e: ast.Expr | None, rank: int, what: str) -> i
             message = f"`{what}` has no axis {value}: the tile has {rank}"
         elif isinstance(e, ast.TupleExpr) or value is not None:
             message = f"`{what}` works along one axis, an integer"
-        helps = ("one call an axis: `op.sum(op.sum(x, axis=1), axis=0)`",)
-        c.report("T0311", message, e.span, helps=helps * isinstance(e, ast.TupleExpr))
+        helps = told(of_the_call(c, None, e)) or _of_several_axes(c, e, rank, what)
+        c.report("T0311", message, e.span, helps=helps)
     return None
+
+
+def in_one_axis(rank: int, axes: Sequence[int], x: str = "x") -> tuple[str, int]:
+    """``x`` with the elements of several axes along one, the last; and the place of that."""
+    kept = [k for k in range(rank) if k not in axes]
+    order = (*kept, *axes)
+    moved = x if list(order) == list(range(rank)) else f"op.transpose({x}, {order})"
+    sizes = "".join(f"{x}.shape[{k}], " for k in kept)
+    return f"op.reshape({moved}, ({sizes}{'-1' if kept else '-1,'}))", len(kept)
+
+
+def _of_several_axes(c: TileContext, e: ast.Expr, rank: int, what: str) -> tuple[str, ...]:
+    """What to write for an operation along several axes that works along one."""
+    values = [c.try_value(item) for item in e.items] if isinstance(e, ast.TupleExpr) else []
+    axes = sorted({v % rank for v in values if isinstance(v, int) and -rank <= v < rank})
+    if not axes or len(axes) < len(values) or rank == 1:
+        return ()
+    if what == "op.softmax":
+        at = f"axis={tuple(axes)}, keepdims=True"
+        return (f"write `y = op.exp(x - op.max(x, {at}))`, then `y / op.sum(y, {at})`",)
+    form, end = in_one_axis(rank, axes)
+    return (f"bring their elements into one axis: `{what}({form}, axis={end})`",)
 
 
 def axes_argument(
@@ -103,7 +127,7 @@ def flag_argument(c: TileContext, bound: Bound, name: str, what: str) -> bool:
     term, value = c.infer(given), c.try_value(given)
     if not isinstance(value, bool) and not is_silent(term):
         c.report("T0311", f"`{name}` of `{what}` is `True` or `False`, known at compile time",
-                 given.span)  # fmt: skip
+                 given.span, helps=told(of_the_call(c, None, given, "bool")))  # fmt: skip
     return value is True
 
 
@@ -117,7 +141,7 @@ def _correction(c: TileContext, bound: Bound, name: str) -> None:
         settle(c, e, term, F64 if isinstance(value, float) else INDEX)
         if (isinstance(value, bool) or not isinstance(value, int | float)) and not is_silent(term):
             c.report("T0311", f"the correction of `{name}` is a number known at compile time",
-                     e.span)  # fmt: skip
+                     e.span, helps=told(of_the_call(c, None, e)))  # fmt: skip
 
 
 def _axis_given(bound: Bound) -> ast.Expr | None:
