@@ -16,13 +16,14 @@ from typing import Any
 
 from tessera_lang.analysis.resources.occupancy import buffers_of, occupancy
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.driver.code_lines import locator, with_lines
+from tessera_lang.driver.code_lines import locator, sass_with_lines, unescaped, with_lines
 from tessera_lang.driver.kernel_instances import has_errors
 from tessera_lang.driver.options import from_environment
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.printer import print_program
+from tessera_lang.ir.spelling import string_text
 from tessera_lang.sema.side_tables import Signature
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch import ROWS, is_gpu_name
@@ -30,6 +31,7 @@ from tessera_lang.target.backend import LINES, TargetOptions
 
 _OF_IR = re.compile(r' loc\("((?:[^"\\]|\\.)*)":(\d+):(\d+)\)$')
 _OF_PTX = re.compile(r"^\s*\.loc\s+(\d+) (\d+) (\d+)$")
+_OF_SASS = re.compile(r'^\s*//## File "(.*)", line (\d+)')
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 Json = dict[str, Any]
 
@@ -116,6 +118,9 @@ def _stage(
         raise NotShown(f"the target {options.target} has no stage `{stage}`")
     if stage == "ptx":
         return _of_ptx(with_lines(text, session.files.known()), asked.path)
+    if stage == "sass":
+        text = sass_with_lines(text, made.texts["ptx"], session.files.known())
+        return _of_sass(text, asked.path)
     return text, [-1] * len(text.splitlines())
 
 
@@ -137,18 +142,19 @@ def _programs(
 
 
 def _of_ir(text: str, path: str) -> tuple[str, list[int]]:
+    name = string_text(path)[1:-1]
     shown: list[str] = []
     lines: list[int] = []
     for line in text.split("\n"):
         m = _OF_IR.search(line)
         shown.append(line if m is None else line[: m.start()])
-        lines.append(-1 if m is None or m[1] != path else int(m[2]) - 1)
+        lines.append(-1 if m is None or m[1] != name else int(m[2]) - 1)
     return "\n".join(shown), lines
 
 
 def _of_ptx(text: str, path: str) -> tuple[str, list[int]]:
     """Without its locations; an instruction is of the line of the last one."""
-    files = {m[1]: m[2] for m in map(_FILE.match, text.split("\n")) if m is not None}
+    files = {m[1]: unescaped(m[2]) for m in map(_FILE.match, text.split("\n")) if m is not None}
     shown: list[str] = []
     lines: list[int] = []
     now = -1
@@ -161,6 +167,23 @@ def _of_ptx(text: str, path: str) -> tuple[str, list[int]]:
             lines.append(now if line.startswith("\t") else -1)
         if line.startswith("}"):
             now = -1
+    return "\n".join(shown), lines
+
+
+def _of_sass(text: str, path: str) -> tuple[str, list[int]]:
+    """Without its locations; an instruction is of the line of the last one."""
+    shown: list[str] = []
+    lines: list[int] = []
+    now = -1
+    for line in text.split("\n"):
+        m = _OF_SASS.match(line)
+        if m is not None:
+            now = int(m[2]) - 1 if m[1] == path else -1
+            continue
+        instruction = line.lstrip().startswith("/*")
+        now = now if instruction or line.startswith(".L_") else -1
+        shown.append(line)
+        lines.append(now if instruction else -1)
     return "\n".join(shown), lines
 
 

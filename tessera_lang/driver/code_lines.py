@@ -12,6 +12,7 @@ from tessera_lang.source import SourceFile, Span
 
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"]*)"', re.MULTILINE)
 _LOCATION = re.compile(r"^([ \t]*\.loc[ \t]+)(\d+)[ \t]+(\d+)[ \t]+0", re.MULTILINE)
+_OF_SASS = re.compile(r'^([ \t]*//## File )"(.*)", line (\d+)', re.MULTILINE)
 _EMPTY = re.compile(r"^[ \t]*\.section[ \t]+\.debug_\w+\s*\{\s*\}[ \t]*\n?", re.MULTILINE)
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -33,7 +34,7 @@ def with_lines(ptx: str, files: Mapping[str, SourceFile]) -> str:
     """PTX whose debug locations have offsets, with lines and columns from 1; what is of no place
     keeps line 0."""
     ptx = _EMPTY.sub("", ptx)
-    names = {m[1]: _unescaped(m[2]) for m in _FILE.finditer(ptx)}
+    names = {m[1]: unescaped(m[2]) for m in _FILE.finditer(ptx)}
 
     def line(m: re.Match[str]) -> str:
         file, offset = files.get(names.get(m[2], "")), int(m[3]) - 1
@@ -45,7 +46,21 @@ def with_lines(ptx: str, files: Mapping[str, SourceFile]) -> str:
     return _LOCATION.sub(line, ptx)
 
 
-def _unescaped(name: str) -> str:
+def sass_with_lines(sass: str, ptx: str, files: Mapping[str, SourceFile]) -> str:
+    """SASS whose debug locations have offsets and the numbers of files in its PTX, with lines from
+    1 and their names; what is of no place keeps line 0."""
+    names = {m[1]: unescaped(m[2]) for m in _FILE.finditer(ptx)}
+
+    def line(m: re.Match[str]) -> str:
+        name, offset = names.get(m[2], m[2]), int(m[3]) - 1
+        file = files.get(name)
+        known = file is not None and 0 <= offset <= len(file.text)
+        return f'{m[1]}"{name}", line {file.position(offset)[0] + 1 if file and known else 0}'
+
+    return _OF_SASS.sub(line, sass)
+
+
+def unescaped(name: str) -> str:
     """A file's name as it is: bytes that are not ASCII stand in octal."""
     plain = _OCTAL.sub(lambda m: chr(int(m[1], 8)), name)
     return plain.encode("latin-1", "replace").decode("utf-8", "replace")

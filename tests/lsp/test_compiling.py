@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool
 from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
 from tests.lsp.raw import Raw
@@ -79,8 +80,8 @@ def server() -> Iterator[Compiler]:
         yield raw
 
 
-def uri_of(tmp_path: Path, text: str) -> str:
-    path = tmp_path / "compiled.tessera"
+def uri_of(tmp_path: Path, text: str, name: str = "compiled") -> str:
+    path = tmp_path / f"{name}.tessera"
     path.write_text(text)
     return path.as_uri()
 
@@ -126,21 +127,23 @@ def test_lenses_of_tile_kernels(server: Compiler, tmp_path: Path) -> None:
 # --- IR and code -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["tile", "ptx"])
+@pytest.mark.parametrize("stage", ["tile", "ptx", "sass"])
 def test_ir_of_the_kernel_under_the_cursor(server: Compiler, tmp_path: Path, stage: str) -> None:
     """Of the text in the editor, in step with its lines; also in the words of a request."""
+    if stage == "sass" and (find_ptxas() is None or find_tool("nvdisasm") is None):
+        pytest.skip("there is no ptxas or no nvdisasm")
     text = TILES + "\n\n" + LANES.replace("x[i] * 2.0", "x[i] - 0.5")
-    uri = uri_of(tmp_path, TILES)
+    uri = uri_of(tmp_path, TILES, "ünï cödé")
     server.open(uri, text)
     at = {"line": 11, "character": 6}
     found = server.command("viewIr", uri=uri, position=at, stage=stage)
     assert found["kernel"] == "scale" and found["stage"] == stage
     shown = found["text"].split("\n")
     assert len(shown) == len(found["lines"])
-    wanted = {"tile": "tile.sub", "ptx": "add.rn.f32"}[stage]
+    wanted = {"tile": "tile.sub", "ptx": "add.rn.f32", "sass": "FADD"}[stage]
     (line,) = {found["lines"][i] for i, s in enumerate(shown) if wanted in s}
     assert line == 11
-    assert not any(".loc" in s or " loc(" in s for s in shown)
+    assert not any(".loc" in s or " loc(" in s or "//##" in s for s in shown)
     assert server.ask("tessera/viewIr", uri=uri, position=at, stage=stage) == found
 
 

@@ -103,7 +103,8 @@ class CudaBackend:
         except NotLowered as missing:
             raise _not_lowered(missing.operation, missing.dtype, operation) from missing
         first = translate(kernel.text, arch, options.optimize)
-        waiting = begin(lambda: _assemble(first.ptx, arch, options.optimize))
+        lines = LINES in stages
+        waiting = begin(lambda: _assemble(first.ptx, arch, options.optimize, lines))
         return lambda: self._finished(operation, plan, options, stages, kernel, first, waiting())
 
     def _finished(
@@ -118,7 +119,7 @@ class CudaBackend:
         if kernel.turns and assembly.resources.spill_bytes > 0:
             short = emit_kernel(operation, plan, arch, short_turns=True, lines=LINES in stages)
             other = translate(short.text, arch, options.optimize)
-            made = _assemble(other.ptx, arch, options.optimize)
+            made = _assemble(other.ptx, arch, options.optimize, LINES in stages)
             if made.resources.spill_bytes < assembly.resources.spill_bytes:
                 translation, assembly = other, made
         kind = "cubin" if assembly.cubin else "ptx"
@@ -128,7 +129,7 @@ class CudaBackend:
         if "llvm" in stages:
             texts["llvm"] = translation.llvm
         if "sass" in stages:
-            texts["sass"] = _sass(assembly.cubin)
+            texts["sass"] = _sass(assembly.cubin, LINES in stages)
         return Artifact(
             kind, assembly.cubin or ptx.encode("ascii"), kernel.entry, plan, options,
             resources, _ordered(texts), assembly.diagnostics,
@@ -152,11 +153,11 @@ def _kernel_of(program: Program) -> Operation:
     return kernels[0]
 
 
-def _assemble(ptx: str, arch: Architecture, optimize: int) -> Assembly:
+def _assemble(ptx: str, arch: Architecture, optimize: int, lines: bool) -> Assembly:
     tool = find_ptxas()
     if tool is None:
         return Assembly(b"", Resources())
-    return assemble(tool, ptx, arch.name, optimize)
+    return assemble(tool, ptx, arch.name, optimize, lines)
 
 
 def _with_shared(resources: Resources, shared: int) -> Resources:
@@ -171,12 +172,12 @@ def _ordered(texts: dict[str, str]) -> Mapping[str, str]:
     return {name: texts[name] for name in sorted(texts)}
 
 
-def _sass(cubin: bytes) -> str:
+def _sass(cubin: bytes, lines: bool) -> str:
     from tessera_backend.nvptx.toolchain.disassembly import disassemble, no_machine_code
 
     if not cubin:
         raise no_machine_code()
-    return disassemble(cubin)
+    return disassemble(cubin, lines)
 
 
 def _not_lowered(what: str, dtype: str, kernel: Operation) -> TesseraError:

@@ -79,8 +79,8 @@ class Compiling(Answers):
         def find(document: Document) -> list[lsp.CodeLens]:
             told = self._told.get(document.path)
             known = told.answers if told is not None and told.text == document.file.text else {}
-            found = lenses.resources(document, self.archs, known)
-            found += lenses.shown(document)
+            found = lenses.shown(document)  # first: the lines of resources are long
+            found += lenses.resources(document, self.archs, known)
             found += lenses.runs(document) if self.runs else []
             return [self.lens(document, lens) for lens in found]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tessera_lang.driver.code_lines import locator, with_lines
+from tessera_lang.driver.code_lines import locator, sass_with_lines, with_lines
 from tessera_lang.driver.commands.flags import (
     arch_option,
     bounds_option,
@@ -73,7 +73,7 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 @bounds_option
 @click.option("--lines", is_flag=True,
               help="Say which place of the program each operation (schedule, tile) and each "
-              "instruction (ptx) is of.")  # fmt: skip
+              "instruction (ptx, sass) is of.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False),
               help="Write to this file.")  # fmt: skip
 @pass_options
@@ -168,6 +168,8 @@ def _stage(session: Session, path: str, chosen: Choice, stage: str, how: How) ->
         raise click.UsageError(f"The target {options.target} has no stage {stage}.")
     if how.lines and stage == "ptx":
         text = with_lines(text, session.files.known())
+    if how.lines and stage == "sass":
+        text = sass_with_lines(text, artifact.texts["ptx"], session.files.known())
     return text.rstrip("\n") + "\n"
 
 

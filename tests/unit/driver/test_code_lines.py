@@ -1,4 +1,4 @@
-"""Lines of the program in IR and PTX: of the right place, and code is the same without them."""
+"""Lines of the program in IR, PTX and SASS: of the right place; code is the same without them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool
 from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
 Tesserac = Callable[..., Any]
@@ -78,6 +79,19 @@ def test_lines_of_ptx(tesserac: Tesserac, program: Path, tmp_path: Path) -> None
                            "-lineinfo", "k.ptx", "-o", "k.cubin"], cwd=tmp_path,
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_lines_of_sass(tesserac: Tesserac, program: Path) -> None:
+    """Those of its PTX that code is left of; the code is the same without them."""
+    if find_ptxas() is None or find_tool("nvdisasm") is None:
+        pytest.skip("there is no ptxas or no nvdisasm")
+    text = emitted(tesserac, program, "sass", "--lines")
+    mark = re.compile(r'^\s*//## File "(.*)", line (\d+)\n', re.M)
+    own = {int(line) for file, line in mark.findall(text) if file == str(program)}
+    assert {3, 8} & own if program.stem == "tiles" else {5, 10, 12} <= own
+    assert max(own) <= len(program.read_text(encoding="utf-8").splitlines())
+    assert mark.sub("", text).split() == emitted(tesserac, program, "sass").split()
 
 
 @pytest.mark.parametrize("stage", ["tile", "schedule"])

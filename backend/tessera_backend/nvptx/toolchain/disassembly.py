@@ -8,16 +8,19 @@ from pathlib import Path
 from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool, run_tool
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 
-_TOOLS = (("nvdisasm", ("-c",)), ("cuobjdump", ("-sass",)))
+_TOOLS = (("nvdisasm", ("-c",), ("-g",)), ("cuobjdump", ("-sass",), ()))
+"""Their names, how they are asked, and how for the lines of the source too."""
 INSTALL = "`pip install nvidia-cuda-cuobjdump`, or install the CUDA toolkit"
 
 
-def disassemble(cubin: bytes) -> str:
-    """The SASS of machine code. Raises TesseraError where no tool is found or it fails."""
-    for name, arguments in _TOOLS:
+def disassemble(cubin: bytes, lines: bool = False) -> str:
+    """The SASS of machine code, with the lines that it was assembled with where the tool knows them
+    and they are asked for. Raises TesseraError where no tool is found or it fails."""
+    for name, arguments, for_lines in _TOOLS:
         tool = find_tool(name)
         if tool is None:
             continue
+        arguments = (*arguments, *for_lines) if lines else arguments
         try:
             with tempfile.TemporaryDirectory(prefix="tessera-") as directory:
                 Path(directory, "kernel.cubin").write_bytes(cubin)

@@ -55,22 +55,29 @@ class Assembly:
     ptx: str = ""
 
 
+_NAMES = re.compile(r'^([ \t]*\.file[ \t]+(\d+)[ \t]+)".*"', re.MULTILINE)
+"""Names of sources: not all come through, so that machine code has their numbers."""
+
+
 def find_ptxas() -> Tool | None:
     """The ptxas to use, None where there is none."""
     return find_tool("ptxas")
 
 
-def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
-    """Machine code for one architecture. Raises TesseraError where ptxas refuses.
+def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3, lines: bool = False) -> Assembly:
+    """Machine code for one architecture, with the lines of ``.loc`` where they are asked for
+    (and for a file its number there).
+    Raises TesseraError where ptxas refuses.
 
     ptxas gives a lane fewer registers than there are, so that more groups run at a time, and
     spills for it; and it does not know how many a lane begins with, so that roles cannot set
     theirs (C7508). Both are mended by saying that one group at a time is enough.
     """
-    made = _assembled(tool, ptx, arch, optimize)
+    made = _assembled(tool, ptx, arch, optimize, lines)
     if not _wants_registers(made) or _ONE_GROUP in ptx:
         return made
-    again = _assembled(tool, _BOUNDS.sub(rf"\g<0>\n{_ONE_GROUP}", ptx, count=1), arch, optimize)
+    bound = _BOUNDS.sub(rf"\g<0>\n{_ONE_GROUP}", ptx, count=1)
+    again = _assembled(tool, bound, arch, optimize, lines)
     return again if _loss(again) < _loss(made) else made
 
 
@@ -84,14 +91,15 @@ def _loss(made: Assembly) -> tuple[int, int]:
     return len(made.diagnostics), made.resources.spill_bytes
 
 
-def _assembled(tool: Tool, ptx: str, arch: str, optimize: int) -> Assembly:
+def _assembled(tool: Tool, ptx: str, arch: str, optimize: int, lines: bool) -> Assembly:
     argv = [
         tool.path, f"-arch={arch}", f"-O{3 if optimize else 1}", "-v",
-        "-o", "kernel.cubin", "kernel.ptx",
+        *(["-lineinfo"] if lines else []), "-o", "kernel.cubin", "kernel.ptx",
     ]  # fmt: skip
     try:
         with tempfile.TemporaryDirectory(prefix="tessera-") as directory:
-            Path(directory, "kernel.ptx").write_text(ptx, encoding="ascii")
+            text = _NAMES.sub(r'\g<1>"\g<2>"', ptx) if lines else ptx
+            Path(directory, "kernel.ptx").write_text(text, encoding="ascii")
             outcome = run_tool(argv, directory)
             made = Path(directory, "kernel.cubin")
             cubin = made.read_bytes() if outcome.status == 0 and made.exists() else b""
