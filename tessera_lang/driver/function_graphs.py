@@ -22,6 +22,7 @@ from tessera_lang.lower.graph_to_kernels.report import fusion_text, memory_text,
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
+from tessera_lang.target.machine import Machine
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
@@ -51,11 +52,12 @@ def graph_program(
 
 
 def graph_text(
-    session: Session, path: str, function: ast.FunctionDef, signature: str, stage: str
-) -> str:
+    session: Session, path: str, function: ast.FunctionDef, signature: str, stage: str,
+    machine: Machine | None = None,
+) -> str:  # fmt: skip
     """The graph of a plain function as text, or the kernels that it becomes, for sizes that are
     numbers: at stage ``fused`` as text; ``fusion`` and ``memory`` say what became of its operators,
-    and what is in memory. Raises TesseraError."""
+    and what is in memory. ``machine``: what loops are judged for. Raises TesseraError."""
     program = graph_program(session, path, function, signature)
     if stage == "graph":
         return print_program(program)
@@ -73,7 +75,7 @@ def graph_text(
         ),))  # fmt: skip
     (made,) = prepared(session.runner, Program("graph", (decompose(made),))).operations
     say = {"fused": plan_text, "fusion": fusion_text, "memory": memory_text}[stage]
-    return say(made, plan_of(made, ()))
+    return say(made, plan_of(made, (), machine=machine))
 
 
 def _annotations(signature: str, function: ast.FunctionDef) -> dict[str, ast.TypeExpr]:

@@ -9,11 +9,23 @@ from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.pipeline import GRAPH
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_graph.derivative import Graphs
+from tessera_lang.target.arch import architecture_named, specific_to
+from tessera_lang.target.backend import backend_named
+from tessera_lang.target.machine import Machine, machine_of
 
 
 def graphs_of(runner: PassRunner) -> Graphs:
     """What a session makes of graphs, by its runner."""
-    return Graphs(lambda program: prepared(runner, program))
+    return Graphs(lambda program: prepared(runner, program), planned_for)
+
+
+def planned_for(target: str, arch: str = "") -> Machine | None:
+    """The machine by which fused loops are judged: that of a GPU. Raises TesseraError where no such
+    architecture is known."""
+    if target != "cuda":
+        return None
+    arch = arch if arch not in ("", "native") else backend_named(target).default_arch()
+    return machine_of(specific_to(architecture_named(arch)), arch)
 
 
 def prepared(runner: PassRunner, program: Program) -> Program:

@@ -94,7 +94,7 @@ def profiled(
         tile = _tile_of(session, host, kernel, given)
         rows.append(_Row(_operators_of(made, kernel), tile, _bytes(kernel), measured))
 
-    watching = Graphs(graphs.prepare, graphs.known, watch)
+    watching = Graphs(graphs.prepare, graphs.machine, graphs.known, watch)
     differentiated(host, derivative, values, call, None, watching)
     if not seen:
         return
@@ -149,7 +149,8 @@ def _rewrites(made: Differentiated, rows: Iterable[_Row]) -> list[str]:
                 lines.append(f"  {_spelt(own.name.removeprefix('graph.'))} is {', '.join(parts)}")
     lines += [f"  one kernel: {', '.join(r.operators)}" for r in rows if len(r.operators) > 1]
     lines += [f"  not one loop: {r.value.tensor_type}: {r.why}"
-              for r in plan_of(made.function, made.numbers).refusals]  # fmt: skip
+              for r in plan_of(made.function, made.numbers,
+                               machine=made.machine(made.target)).refusals]  # fmt: skip
     return lines if len(lines) > 1 else ["rewrites: none"]
 
 

@@ -92,7 +92,9 @@ def command(
     if stage == "ast":
         text, code = _tree(session, path, color)
     elif stage in ("graph", "fused"):
-        text, code = graph_texts(session, path, stage, names, signatures, color)
+        text, code = graph_texts(
+            session, path, stage, names, signatures, color, (target, arch)
+        )  # fmt: skip
     else:
         session.options = _options(stage, target, arch, bounds)
         # With kernels named, the signatures are theirs alone.
@@ -124,16 +126,20 @@ def _tree(session: Session, path: str, color: str) -> tuple[str, int]:
 
 def graph_texts(
     session: Session, path: str, stage: str, names: tuple[str, ...],
-    signatures: tuple[str, ...], color: str,
+    signatures: tuple[str, ...], color: str, how: tuple[str, str],
 ) -> tuple[str, int]:  # fmt: skip
-    """The graphs of plain functions, or the kernels that they become. What keeps a function from
-    having a graph is shown as an error."""
+    """The graphs of plain functions, or the kernels that they become on a target of an architecture
+    (``how``). What keeps a function from having a graph is shown as an error."""
     from tessera_lang.diagnostics import Diagnostic, TesseraError
     from tessera_lang.driver.function_graphs import graph_text, plain_functions
+    from tessera_lang.driver.graph_verification import planned_for
 
     code = show(session, session.check(path), color=color)
     if code:
         return "", code
+    machine = None
+    if stage != "graph" and (how[0] == "cuda" or is_gpu_name(how[1])):
+        machine = planned_for("cuda", how[1])
     known = {f.name: f for f in plain_functions(session, path)}
     missing = [n for n in names if n not in known]
     if missing or not known:
@@ -144,7 +150,7 @@ def graph_texts(
     for name in names or tuple(known):
         for signature in signatures or ("",):
             try:
-                texts.append(graph_text(session, path, known[name], signature, stage))
+                texts.append(graph_text(session, path, known[name], signature, stage, machine))
             except TesseraError as error:
                 found += error.diagnostics
     return "\n".join(texts), show(session, found, color=color)

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from tessera_lang.driver.commands.flags import (
+    arch_option,
     color_option,
     examples,
     path_option,
@@ -36,12 +37,13 @@ from tessera_lang.driver.commands.inputs import session_for, source_path
     help="Of the plain functions of FILE: what is in memory while their kernels run.",
 )
 @click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this function.")
+@arch_option
 @signature_option
 @path_option
 @color_option
 @click.option("--format", "format_", type=click.Choice(["human", "json"]), default="human")
 def command(
-    code: str, about: str | None, names: tuple[str, ...], signatures: tuple[str, ...],
+    code: str, about: str | None, names: tuple[str, ...], arch: str, signatures: tuple[str, ...],
     search: tuple[str, ...], color: str, format_: Literal["human", "json"],
 ) -> int:  # fmt: skip
     """Explain a diagnostic CODE, with a wrong and a right example; or of a FILE, what becomes of
@@ -51,7 +53,7 @@ def command(
 
         session = session_for(search)
         path = source_path(session, code)
-        text, failed = graph_texts(session, path, about, names, signatures, color)
+        text, failed = graph_texts(session, path, about, names, signatures, color, ("", arch))
         click.echo(text, nl=False)
         return failed
     return _code(code, format_)

@@ -31,18 +31,22 @@ from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
 from tessera_lang.opt.graph.push_forward import tangent_of
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
+from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F64
 
 
 @dataclass(slots=True, eq=False)
 class Differentiated:
     """The gradient of a graph, and its kernels where they have been asked for. ``before``: the
-    graph before reductions were made visible; ``numbers``: parameters that are numbers."""
+    graph before reductions were made visible; ``numbers``: parameters that are numbers;
+    ``machine``: of a target, and ``target``: what the kernels are for."""
 
     function: Operation
     before: Operation
+    machine: Callable[[str], Machine | None]
     kernels: tuple[GraphKernel, ...] | None = None
     numbers: frozenset[Value] = frozenset()
+    target: str = ""
 
 
 Watch = Callable[[Differentiated, GraphKernel, list[object]], None]
@@ -51,11 +55,12 @@ Watch = Callable[[Differentiated, GraphKernel, list[object]], None]
 
 @dataclass(slots=True, eq=False)
 class Graphs:
-    """What is made of graphs. ``prepare`` verifies and simplifies a program of Graph IR. A call
-    records its function anew, as the function may read what has changed since; what follows from
-    an equal graph is ``known``."""
+    """What is made of graphs. ``prepare`` verifies and simplifies a program of Graph IR;
+    ``machine`` of a target, by which fused loops are judged. A call records its function anew, as
+    the function may read what has changed since; what follows from an equal graph is ``known``."""
 
     prepare: Callable[[Program], Program]
+    machine: Callable[[str], Machine | None] = lambda target: None
     known: dict[object, Differentiated] = field(default_factory=dict[object, Differentiated])
     watch: Watch | None = None
 
@@ -307,7 +312,7 @@ def _differentiated(
     (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
-    found = graphs.known[key] = Differentiated(function, made)
+    found = graphs.known[key] = Differentiated(function, made, graphs.machine)
     return found
 
 
@@ -348,9 +353,11 @@ def execute(
             else SymbolicArray(t.dtype, cast("tuple[int, ...]", t.shape))
             for n, t in zip(numbers, types, strict=True)
         ]
-    if made.kernels is None:
+    target = str(host.world.device(inputs[0] if inputs else None))
+    if made.kernels is None or made.target != target:
         parameters = zip(function.regions[0].arguments, inputs, strict=True)
         made.numbers = frozenset(v for v, g in parameters if isinstance(g, float))
-        made.kernels = plan_of(function, made.numbers).kernels
+        made.target = target
+        made.kernels = plan_of(function, made.numbers, machine=made.machine(target)).kernels
     seen = None if watch is None else partial(watch, made)
     return run_kernels(host, function, inputs, numbers, made.kernels, seen)

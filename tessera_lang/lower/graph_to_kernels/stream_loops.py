@@ -23,6 +23,7 @@ from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     sizes_of,
     whole,
 )
+from tessera_lang.lower.graph_to_kernels.loop_costs import best_tile, shape_of, slower
 from tessera_lang.lower.graph_to_kernels.planning import (
     REDUCTIONS,
     Loop,
@@ -60,7 +61,7 @@ class StreamLoops:
             if not loop.kernel.products:
                 return None
             self._check_order(value, first, loop.kernel)
-            self._check_cost(loop.kernel)
+            self._check_cost(loop)
         except NotFused as refused:
             self.state.refusals.append(Refusal(first.result, str(refused)))
             return None
@@ -106,6 +107,10 @@ class StreamLoops:
             return self._of_size(firsts, *tile)
         rows, most, room = _tile(next(iter(firsts.values())))
         found = self._of_size(firsts, rows, most)
+        shape = shape_of(found) if self.state.machine is not None else None
+        if shape is not None and self.state.machine is not None:
+            best = best_tile(shape, (rows, most), self.state.machine)
+            return found if best == (rows, most) else self._of_size(firsts, *best)
         kernel = found.kernel
         columns = sum(sizes_of(v)[-1] for v, o in firsts.items() if o.name == "graph.matmul")
         tiles = max(1, sum(map(len, kernel.products.values())))
@@ -224,9 +229,13 @@ class StreamLoops:
                 f" {bytes_text(size)}"
             )
 
-    def _check_cost(self, kernel: StreamKernel) -> None:
+    def _check_cost(self, loop: Loop) -> None:
         """A loop computes again what other kernels compute or need in memory; it saves that the
         others are written and read. Raises NotFused."""
+        kernel, machine = loop.kernel, self.state.machine
+        why = slower(loop, machine) if machine is not None else ""
+        if why:
+            raise NotFused(why)
         again = saved = 0.0
         for product, parts in kernel.products.items():
             operations = sum(parts.values())

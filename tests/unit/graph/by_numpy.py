@@ -15,6 +15,7 @@ import numpy as np
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
+from tessera_lang.target.machine import Machine
 from tests.unit.graph import reference
 
 
@@ -139,11 +140,14 @@ def launched(kernel: GraphKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def run(function: Operation, inputs: Sequence[Any], tile: tuple[int, ...] = ()) -> list[Any]:
+def run(
+    function: Operation, inputs: Sequence[Any], tile: tuple[int, ...] = (),
+    machine: Machine | None = None,
+) -> list[Any]:  # fmt: skip
     """The results of a function of Graph IR, by its kernels."""
     (body,) = function.regions
     values: dict[Value, Any] = dict(zip(body.arguments, inputs, strict=True))
-    for kernel in plan_of(function, (), tile).kernels:
+    for kernel in plan_of(function, (), tile, machine).kernels:
         given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
         made = launched(kernel, given)
         for v, found in zip(kernel.results, made, strict=True):
