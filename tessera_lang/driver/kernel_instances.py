@@ -45,6 +45,7 @@ from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.host_world import KernelEffects, KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.runtime import Proofs
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
@@ -118,6 +119,7 @@ class Instances(Scopes):
         super().__init__(search_paths, overlay)
         self.options: TargetOptions | None = None
         self.runner = PassRunner()
+        self.proofs: Proofs | None = None  # of processes before
         self._graphs: Graphs | None = None
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
@@ -427,7 +429,7 @@ class Instances(Scopes):
             return finish_kernel(program, body)
         share = pipeline.SHARE_REDUCTIONS
         shared = self.runner.step(share, lambda: body.shared(program), program)
-        return finish_kernel(shared, body, known)
+        return finish_kernel(shared, body, known, self.proofs)
 
     def _schedule(
         self, path: str, instance: Instance, fresh: bool = False, number: int = 0

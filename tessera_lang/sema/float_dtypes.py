@@ -5,11 +5,14 @@ Owns the search of a function's text for dtypes. Must not know calls.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tessera_lang.sema.tile.whole_array_bodies import nodes
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, DType, dtype_named
 
 
+@lru_cache(maxsize=512)
 def float_alone(function: ast.FunctionDef) -> DType:
     """What a float of Python's is in a call of ``function`` without an array of floats: f64, so
     that no bit of it is lost, or f32 where the function names a narrower dtype, to which it would

@@ -7,6 +7,7 @@ never imports it by name. Must not know syntax or a device.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from tessera_lang.target.installed import entry_points
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
     from tessera_lang.target.backend import Artifact
     from tessera_lang.target.host_world import KernelCompiler, World
+
+
+class Proofs(Protocol):
+    """What was found right, kept from process to process: texts that hold all that a check looks
+    at, which gave no diagnostic to this compiler."""
+
+    def has(self, text: str) -> bool: ...
+
+    def add(self, text: str) -> None: ...
 
 
 class Runtime(Protocol):
@@ -61,6 +71,8 @@ class Runtime(Protocol):
         are those of its imports. Raises TesseraError where the file is wrong."""
         ...
 
+    def proofs(self) -> Proofs: ...
+
     def cache_directory(self) -> Path: ...
 
     def cache_stats(self) -> Mapping[str, object]: ...
@@ -72,6 +84,30 @@ class Runtime(Protocol):
     def devices(self) -> Sequence[Mapping[str, object]]:
         """One mapping a device: ``index``, ``name``, ``arch``, ``memory_bytes``."""
         ...
+
+
+class InstalledProofs:
+    """Those of the installed runtime, if one works, for a process that checks many programs: to
+    load the runtime takes about as long as to look at the ``first`` ones."""
+
+    def __init__(self, first: int = 2) -> None:
+        self._left = first
+        self._proofs: Proofs | None = None
+        self._tried = False
+
+    def has(self, text: str) -> bool:
+        if self._left > 0:
+            self._left -= 1
+            return False
+        if not self._tried:
+            self._tried = True
+            with suppress(Exception):  # a check does without
+                self._proofs = runtime().proofs()
+        return self._proofs is not None and self._proofs.has(text)
+
+    def add(self, text: str) -> None:
+        if self._proofs is not None:
+            self._proofs.add(text)
 
 
 def runtime() -> Runtime:

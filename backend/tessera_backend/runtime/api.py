@@ -335,6 +335,13 @@ def stub_of(file: str, folders: Sequence[str]) -> str:
     return stub_text(_provider(_find(file), "auto", folders).module(), Path(file).name)
 
 
+def proofs() -> _cache.CachedProofs:
+    """What checks found right, kept in the compile cache."""
+    from tessera_backend.runtime.import_closure import compiler_identity
+
+    return _cache.CachedProofs(compiler_identity())
+
+
 def cache_directory() -> Path:
     return _cache.configured_directory() or Path(os.devnull)
 

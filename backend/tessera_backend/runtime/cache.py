@@ -354,3 +354,20 @@ def forget_shared_cache() -> None:
     """Read the environment again at the next use."""
     with _shared_lock:
         _shared.clear()
+
+
+class CachedProofs:
+    """Texts that a check found right, as entries without a payload; see
+    ``tessera_lang.target.runtime.Proofs``. The sources of the compiler are part of each key."""
+
+    def __init__(self, compiler: str) -> None:
+        self._compiler = compiler
+
+    def has(self, text: str) -> bool:
+        return shared_cache().get(self._key(text)) is not None
+
+    def add(self, text: str) -> None:
+        shared_cache().put(self._key(text), {}, b"")
+
+    def _key(self, text: str) -> str:
+        return key_of(("proof", self._compiler, text))

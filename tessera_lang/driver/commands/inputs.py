@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 def session_for(search: Iterable[str]) -> Session:
     from tessera_lang.driver.session import Session
+    from tessera_lang.target.runtime import InstalledProofs
 
-    return Session(tuple(search))
+    session = Session(tuple(search))
+    session.proofs = InstalledProofs()
+    return session
 
 
 def watch_passes(session: Session, print_after: Iterable[str], verify_each: bool) -> None:

@@ -37,6 +37,7 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.side_tables import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
+from tessera_lang.target.runtime import Proofs
 from tessera_lang.types.shape import Dim
 
 
@@ -122,11 +123,12 @@ Checked = dict[object, tuple[Diagnostic, ...]]
 
 
 def finish_kernel(
-    program: Program, body: KernelBody, known: Checked | None = None
-) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
+    program: Program, body: KernelBody, known: Checked | None = None,
+    proofs: Proofs | None = None,
+) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:  # fmt: skip
     """The program with its plan and what the checks on the IR found; with an error among that the
     program is not to be compiled. ``known``: the same checks of the same declaration for other
-    signatures, which grows."""
+    signatures, which grows. ``proofs``: programs that earlier processes found right."""
     typed, lowering = body.typed, body.lowering
     info = typed.kernel
     assert info is not None
@@ -143,18 +145,35 @@ def finish_kernel(
         conditions=(*body.conditions, *lowering.conditions),
         grid_rank=body.grid_rank,
     )
-    return program, plan, _found(typed, lowering, program, plan, {} if known is None else known)
+    known = {} if known is None else known
+    return program, plan, _found(typed, lowering, program, plan, known, proofs)
 
 
 def _found(
-    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan, known: Checked
-) -> tuple[Diagnostic, ...]:
+    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan, known: Checked,
+    proofs: Proofs | None,
+) -> tuple[Diagnostic, ...]:  # fmt: skip
     if lowering.sink.has_errors:
         return tuple(lowering.sink.items)
     key = _looked_at(program, plan)
     if key not in known:
-        known[key] = _checks(program.operations[0], plan)
+        known[key] = _checks_once(program, plan, f"{key!r}{plan!r}", proofs)
     return (*lowering.sink.items, *at_calls(typed, known[key]))
+
+
+def _checks_once(
+    program: Program, plan: LaunchPlan, text: str, proofs: Proofs | None
+) -> tuple[Diagnostic, ...]:
+    """What is found, unless a process before found nothing where all that the checks are given,
+    ``text``, was the same."""
+    if proofs is None:
+        return _checks(program.operations[0], plan)
+    if proofs.has(text):
+        return ()
+    found = _checks(program.operations[0], plan)
+    if not found:
+        proofs.add(text)
+    return found
 
 
 def _looked_at(program: Program, plan: LaunchPlan) -> object:
