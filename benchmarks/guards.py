@@ -32,6 +32,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import TensorArgument
 
 SIGNATURES = {
+    "arrays": ("T=f64",),
     "elementwise": ("T=f32", "S=i32, T=f32"),
     "layout": ("T=f32",),
     "reduce_kernels": (
