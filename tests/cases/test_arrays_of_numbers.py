@@ -34,7 +34,7 @@ USES = [
 
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.sample(13)
+@pytest.mark.sample(6)
 def test_they_take_the_dtype_of_what_they_meet(made: str, target: Any) -> None:
     lines = "".join(f"    r{i} = {use}\n" for i, use in enumerate(USES))
     results = ", ".join(f"r{i}" for i in range(len(USES)))

@@ -24,7 +24,7 @@ CASES = list(itertools.product(FORMS, SHAPES, ("", "sm_90a")))
 
 
 @pytest.mark.parametrize(("form", "shapes", "arch"), CASES)
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 def test_it_meets_longer_ones(
     form: str, shapes: tuple[tuple[int, ...], ...], arch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ COUNTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("text", COUNTS)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_counts_meet_floats(text: str, dtype: str) -> None:
     found = tessera.compile(f"def f(x):\n    return {text}\n", target="cpu").f(X.astype(dtype))
     assert found.dtype == dtype

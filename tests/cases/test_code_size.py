@@ -92,7 +92,7 @@ def given(monkeypatch: pytest.MonkeyPatch, text: str, arguments: tuple[Any, ...]
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments, most = PROGRAMS[name]
     found = given(monkeypatch, text, arguments)

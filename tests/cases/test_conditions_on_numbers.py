@@ -19,7 +19,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dtype", "condition"), CASES)
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 def test_a_literal_beside_a_number(dtype: str, condition: str) -> None:
     m = tessera.compile(
         f"@op.kernel\ndef k(y: mut f32[m], s: {dtype}):\n"

@@ -45,7 +45,7 @@ def _indented(line: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_as_numpy(form: str, target: str) -> None:
     text = _text(FORMS[form])
     names: dict[str, Any] = {"op": np, "i32": int}

@@ -36,7 +36,7 @@ VALUES = (
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", VALUES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_in_a_kernel(text: str, target: str) -> None:
     want = np.asarray(eval(text, {"op": np, **GIVEN}))
     found = np.asarray(results_of(text, GIVEN, target))
@@ -45,7 +45,7 @@ def test_in_a_kernel(text: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("text", VALUES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_in_the_host_program(text: str) -> None:
     names = [n for n in GIVEN if re.search(rf"(?<![\w.]){n}\b", text)]
     module = tessera.compile(f"def f({', '.join(names)}):\n    return {text}\n", target="cpu")
@@ -64,7 +64,7 @@ def test_a_number_of_a_kernel(digits: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4"])
 @pytest.mark.parametrize("n", [-2, 0, 1, 2, 5, 8, 11])
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_powers_of_matrices(n: int, dtype: str) -> None:
     a = R.integers(-3, 4, (3, 3)).astype(dtype)
     if n < 0:
@@ -83,6 +83,7 @@ TOLD = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("head", ["", "@op.kernel\n"])
 @pytest.mark.parametrize("text", TOLD)
 def test_several_axes_of_what_has_one(text: str, head: str) -> None:

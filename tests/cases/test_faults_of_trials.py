@@ -33,6 +33,7 @@ def k(s: mut i32[n, n], r0: i32, lo: i32):
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("value", ["5", "a + b"])
 @pytest.mark.parametrize("rounds", [1, 16])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
@@ -128,6 +129,7 @@ def test_a_window_that_one_or_several_tiles_hold(n: int, target: str) -> None:
     np.testing.assert_array_equal(y, want)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("n", [8192, 8193, 20000])
 def test_scans_of_rows_of_any_length(n: int, target: str) -> None:
@@ -154,6 +156,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", SMALL)
 def test_small_forms(body: str, target: str) -> None:
@@ -191,6 +194,7 @@ def g(x, y):
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_sizes_that_say_brackets_and_multiples(target: str) -> None:
     """A bracket that is an axis of an array has its size, and a size may be said by a multiple."""

@@ -37,6 +37,7 @@ def test_functions(dtype):
     np.testing.assert_allclose(found, i - i.mean(), rtol=tolerance)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("other", ["f64", "f32", None])
 def test_kernels(dtype, other):

@@ -115,7 +115,7 @@ def same(found: Any, expected: Any, what: str) -> None:
     ("name", "value"),
     [*((n, v) for n in INFINITE for v in ("inf", "-inf")), *((n, "-0.0") for n in FLOATS)],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_literals_and_fills(tmp_path: Path, name: str, value: str, place: str) -> None:
     m = load(tmp_path, TILES.format(T=name, v=value), place)
     x, v = numbers(name), np.array(float(value), np.float32).astype(FLOATS[name])
@@ -137,7 +137,7 @@ def test_literals_and_fills(tmp_path: Path, name: str, value: str, place: str) -
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", INFINITE)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_selections_keep_infinities(tmp_path: Path, name: str, place: str) -> None:
     m = load(tmp_path, INFINITIES, place)
     x = numbers(name)

@@ -93,7 +93,7 @@ def _run(source: str, target: Any, dtype: str, out: str) -> tuple[Any, dict[str,
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("body", FLOATS)
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 def test_beside_floats(body: str, dtype: str, target: str) -> None:
     kind = {"float32": "f32", "float64": "f64"}[dtype]
     got, names = _run(_source(body, kind, kind), target, dtype, kind)
@@ -143,6 +143,7 @@ def _expression(r: random.Random, depth: int) -> str:
                      f"({a} if x[i] > 0.25 else {b})"])  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs(seed: int, target: str) -> None:

@@ -128,6 +128,7 @@ def test_parts_of_a_vector(first: int, target: str) -> None:
             _same(_vector(*case), {"x": x}, target)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_some_parts_of_a_vector(target: str) -> None:
     for case in ALL[7 :: 160 if target == "cpu" else 480]:

@@ -49,7 +49,7 @@ def array(dtype: str, shape: tuple[int, ...]) -> Array:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 15, 16, 63, 64, 65, 71, 129, 300])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_lines_left_over(kernels: tuple[Any, str], rows: int) -> None:
     k, dtype = kernels
     for columns in (1, 3, 64, 200):

@@ -49,7 +49,7 @@ def _ours(e: str) -> Any:
 
 
 @pytest.mark.parametrize("e", [*NUMBERS, *LISTS])
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 def test_as_numpy(e: str) -> None:
     want, got = _numpy(e), np.asarray(_ours(e))
     assert got.shape == np.shape(want)

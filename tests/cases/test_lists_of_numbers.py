@@ -35,6 +35,7 @@ def said(text: str) -> str:
     return found[1]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("body", LISTS)
 def test_lists(body: str, target: str) -> None:
@@ -47,6 +48,7 @@ def test_numbers_are_not_joined_along_an_axis() -> None:
     agree(module_for("cpu", made).f(X), np.array([1.0, 5.0]))
 
 
+@pytest.mark.sample(27)
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("values", LOOPS)
 @pytest.mark.parametrize("brackets", ["()", "[]"])

@@ -135,6 +135,7 @@ def test_a_result_declared_f32_is_refused() -> None:
         results_of(text, GIVEN, "cpu")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", [
     "op.mean(z)", "op.std(k, axis=1)", "op.norm(u)", "op.quantile(k, 0.3, axis=1)",
 ])  # fmt: skip

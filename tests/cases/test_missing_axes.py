@@ -29,6 +29,7 @@ CASES: dict[tuple[str, str], Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("expression", "part"), CASES)
 def test_the_help_leads_to_the_form(expression: str, part: str) -> None:
     head = "@op.kernel\ndef f(x: f32[m, n], v: f32[n], u: f32[m], a: f32[k, m, n]):\n    return "

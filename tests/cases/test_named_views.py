@@ -55,7 +55,7 @@ def _found(view: str, use: str, head: str) -> Any:
 
 @pytest.mark.parametrize("view", SEEN_OTHERWISE + COPIES)
 @pytest.mark.parametrize(("use", "head"), KINDS)
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 def test_as_in_numpy_or_refused(view: str, use: str, head: str) -> None:
     found = _found(view, use.replace("[0]", "[1:2]"), head)
     if isinstance(found, str):
@@ -67,7 +67,7 @@ def test_as_in_numpy_or_refused(view: str, use: str, head: str) -> None:
 
 @pytest.mark.parametrize("view", VALUES + READ_ONLY)
 @pytest.mark.parametrize("head", ["def", "@op.kernel\ndef"])
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_values_do_not_change_and_are_not_changed(view: str, head: str) -> None:
     for use in USES[1:]:
         found = _found(view, use, head)

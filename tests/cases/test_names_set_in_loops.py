@@ -68,7 +68,7 @@ TILES = (
 
 @pytest.mark.parametrize("kernel", [LANES, TILES], ids=["lanes", "tiles"])
 @pytest.mark.parametrize("over", SURE)
-@pytest.mark.sample(11)
+@pytest.mark.sample(5)
 def test_a_loop_that_has_a_round(kernel: str, over: str) -> None:
     f: Callable[..., np.ndarray] = tessera.compile(kernel.format(over), target="cpu").f
     np.testing.assert_allclose(f(x), np.full(5, float(SURE[over])), 1e-12)

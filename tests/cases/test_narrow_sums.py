@@ -67,7 +67,7 @@ def mended(text: str, found: Diagnostic) -> str:
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("add", ["total += {}", "total = total + {}", "total = total + {} + {}"])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_the_fix_adds_up_all(form: str, name: str, add: str) -> None:
     text = program(form, name, add)
     (found,) = checked(text)

@@ -66,6 +66,7 @@ def rounded(x: Any, dtype: DType) -> list[float]:
     return [round_exact(Fraction(v), dtype) for v in x.tolist()]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", ["f64", "i64"])
 @pytest.mark.parametrize("name", FLOATS)

@@ -97,6 +97,7 @@ COMPARED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
 def test_all_pairs_of_8_bit_integers(dtype: str, target: str) -> None:
     a, b = pairs(dtype)

@@ -24,7 +24,7 @@ FORMS = {
 
 @pytest.mark.parametrize("arch", ["", "sm_80", "sm_90a"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_numbers_of_arrays(form: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_ARCH_AS", arch)
     compared(form, "cpu")

@@ -38,7 +38,7 @@ def _numpy(e: str, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("e", EXPRESSIONS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_as_numpy(e: str) -> None:
     given = {"x": x, "y": y} if re.search(r"\by\b", e) else {"x": x}
     names = ", ".join(given)

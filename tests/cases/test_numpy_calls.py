@@ -133,7 +133,7 @@ def _numpy(text: str) -> Any:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["", "@op.kernel\n"], ids=["host", "kernel"])
 @pytest.mark.parametrize("text", FORMS.strip().split("\n"))
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 def test_beside_numpy(text: str, kind: str, target: Any) -> None:
     names = [n for n in GIVEN if re.search(rf"(?<![\w.]){n}\b(?!=)", text)]
     source = f"{kind}def f({', '.join(names)}):\n    return {text}\n"

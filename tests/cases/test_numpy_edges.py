@@ -57,7 +57,7 @@ def f(v):
 @pytest.mark.parametrize("target", ["cpu", GPU])
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", VALUES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_values(name: str, head: str, target: str) -> None:
     call, v, w, want = VALUES[name]
     text = f"{HEADS[head]}def f(v, w):\n    return {call}\n"

@@ -95,6 +95,7 @@ def test_the_gradient_is_added_over_the_rows() -> None:
     np.testing.assert_allclose(tessera.compile(text, target="cpu").f(x, v), want, 1e-9)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("e", "warned"),
     [("q / op.sum(q, axis=1)", True), ("q / op.sum(q, axis=0)", False), ("q / w", False),

@@ -32,7 +32,7 @@ X: Any = np.random.default_rng(1).integers(-4, 5, (3, 8)).astype(np.float32)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_a_part_is_that_of_the_whole_line(name: str, axis: int, part: str, target: str) -> None:
     scan, i = FUNCTIONS[name], 1
     want: list[Any] = [scan(X, axis=axis)]

@@ -37,7 +37,7 @@ def python(count: int, forms: tuple[str, ...], a: Any, keys: Any, rounds: int) -
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("count", [2, 3, 4])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_gathered_tile_that_several_are_made_of(count: int, target: Any) -> None:
     """The compiler ends, and all have the values of the round before."""
     a, keys = np.arange(7, dtype=np.int32)[::-1].copy(), np.arange(5, dtype=np.int32)

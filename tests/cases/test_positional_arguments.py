@@ -102,6 +102,7 @@ def texts(call):
     yield f"@op.kernel\ndef f({typed}):\n    return {call}\n", given
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("call", CALLS)
 def test_arguments_without_names_are_those_of_numpy(call):
     for text, given in texts(call):

@@ -33,7 +33,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", VALUES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_values(source: str, target: str) -> None:
     given = {n: v for n, v in GIVEN.items() if n != "s"}
     if "f32(s)" in source:

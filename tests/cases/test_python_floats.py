@@ -143,6 +143,7 @@ MADE_OF_FLOATS = (
 """What makes an array of floats without a dtype, as it is written."""
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("made", MADE_OF_FLOATS)
 def test_every_maker_has_the_bits_of_the_arrays_of_a_function(made: str, target: Any) -> None:

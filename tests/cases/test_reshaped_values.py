@@ -48,7 +48,7 @@ VALUES: dict[str, Callable[[Array, Array], Any]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("body", VALUES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_computed_value_with_another_shape(body: str, dtype: Any, target: str) -> None:
     text = "\ndef flat(v):\n    return op.reshape(v * v, (v.shape[0], -1))\n\n\n@op.kernel\n"
     text += f"def f(x, w):\n    b, c, h, v = x.shape\n    {body}\n"
@@ -78,7 +78,7 @@ SLICES: dict[str, Callable[[Array, int], Any]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("given", ["y = x @ w", "y = x @ w + 1.0 - 1.0"])
 @pytest.mark.parametrize("expression", SLICES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_slice_whose_end_is_a_size_of_the_launch(
     expression: str, given: str, target: str
 ) -> None:

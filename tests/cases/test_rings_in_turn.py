@@ -86,7 +86,7 @@ def compared(form: str, target: str, sizes: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("sizes", [(200, 136, 520, 264), (128, 256, 128, 1032)])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rings_that_take_turns(
     form: str, sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +100,7 @@ def test_rings_that_take_turns_on_a_gpu(form: str) -> None:
     compared(form, "cuda", (2000, 2056, 1032, 776))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_product_has_a_ring(form: str) -> None:
     session = Session(overlay={"k.tessera": source(form)})

@@ -100,7 +100,7 @@ def compare(head: str, body: str, made: Any, m: int, n: int) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize(("large", "n"), [(65536, 128), (100001, 256), (65536, 512), (50000, 200)])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_rows(name: str, large: int, n: int) -> None:
     head, body = ROWS[name]
     made = decided(head, body, large, n)

@@ -19,7 +19,7 @@ STORES = [
 ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -50,6 +50,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", CHAINS)
 def test_reductions_of_reductions(body: str, target: str) -> None:
@@ -71,6 +72,7 @@ BROADCAST = [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", BROADCAST)
 def test_a_product_of_one_row_beside_many(text: str, target: str) -> None:

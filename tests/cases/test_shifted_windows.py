@@ -18,7 +18,7 @@ def shift[Q: int = 5, W: int = 256](x: f32[m, n], y: mut f32[m, n]):
 
 @pytest.mark.parametrize("arch", ["", "sm_90a", "sm_80"])
 @pytest.mark.parametrize("width", [8, 64, 256])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_at_every_size(arch: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_ARCH_AS", arch)
     m = tessera.compile(TEXT, target="cpu")

@@ -78,7 +78,7 @@ HOW = [(3, 1, 1, 1), (2, 2, 1, 1), (3, 2, 1, 3), (3, 1, 2, 1), (2, 1, 4, 1), (2,
 @pytest.mark.parametrize("kind", ["max", "min", "sum"])
 @pytest.mark.parametrize("size", [(25,), (9, 12), (5, 4, 6), (3, 2, 2, 5)])
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_pooling(kind: str, size: tuple[int, ...], how: tuple[int, int, int, int]) -> None:
     k, s, p, d = how
     rng = np.random.default_rng(sum(size))

@@ -89,7 +89,7 @@ def f(a: f32[n, n]):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("head", ["m, n = x.shape", "m = x.shape[0]\n    n = x.shape[-1]"])
 @pytest.mark.parametrize("expression", RIGHT)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_values(expression: str, head: str, dtype: Any, target: Any) -> None:
     text = f"@op.kernel\ndef f(x):\n    {head}\n    return {expression}\n"
     f = tessera.compile(text, target=target).f

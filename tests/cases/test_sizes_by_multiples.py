@@ -52,7 +52,7 @@ def given(k: int, m: int) -> dict[str, Array]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", PROGRAMS)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_values(source: str, target: str) -> None:
     for k, m in ((4, 3), (1, 1), (33, 20)):
         arrays = given(k, m)

@@ -29,7 +29,7 @@ FROM_THE_END = (
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", FROM_THE_END)
-@pytest.mark.sample(11)
+@pytest.mark.sample(5)
 def test_certainly_below_0_counts_from_the_end(body: str, target: str) -> None:
     given = {"c": C, "m": M, "y": Y}
     names: dict[str, Any] = {"op": np, "f32": np.float32}

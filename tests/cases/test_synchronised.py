@@ -42,7 +42,7 @@ def test_nothing_is_blamed_in_checked_mode(name: str) -> None:
 
 @needs_sass
 @pytest.mark.parametrize("name", LOCKS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_lanes_meet_behind_what_they_release(name: str) -> None:
     """ptxas joins the lanes of a warp before a barrier. If that came before the store which gives a
     lock back, the one lane that has it would wait for those that wait for the lock."""

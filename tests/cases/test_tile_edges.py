@@ -46,6 +46,7 @@ RANK_0: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("body", RANK_0)
 def test_an_array_of_rank_0_is_its_element(target: str, body: str) -> None:
     """As `op.sum(x)` gives one, another kernel takes one."""

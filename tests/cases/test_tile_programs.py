@@ -137,7 +137,7 @@ SIZES = [
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16, np.float64])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
     m, n, k = size
     a, b, c = random(m, k, dtype=dtype), random(k, n, dtype=dtype, seed=1), random(m, n, seed=2)

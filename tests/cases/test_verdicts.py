@@ -17,7 +17,7 @@ SIZES = {"n": 256, "m": 4, "k": 2, "grid_groups": 4}
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda c: c.name)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_verdict(case: Case) -> None:
     verdict, codes = judged(case)
     if case.right:
@@ -66,7 +66,7 @@ def launched(case: Case) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", [c for c in RUN if c.right], ids=lambda c: c.name)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_right_programs_run_clean(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """In three orders, with the results of the usual run."""
     plain = launched(case)

@@ -40,7 +40,7 @@ def seen(part: Array, starts: tuple[int, ...], shape: tuple[int, ...], fill: flo
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("step", [1, 2, 3])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_windows_of_parts(place: str, step: int, tmp_path: Path) -> None:
     (tmp_path / "windows.tessera").write_text(TEXT)
     how = {"target": "cpu", "arch_as": place[3:]} if place[:2] == "as" else {"target": place}

@@ -98,6 +98,7 @@ def sizes(seed: int) -> Iterator[tuple[int, int]]:
         yield drawn.choice(SHORT), drawn.choice((*SHORT, *LONG))
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k != "scale"])
 def test_a_written_signature_has_the_facts_of_a_call(kernel: str, target: str) -> None:
@@ -188,7 +189,7 @@ def mm(A: bf16[m, k], B: bf16[k, n]) -> bf16[m, n]:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("tile", [128, 256])
 @pytest.mark.parametrize("text", ["", "A: bf16[512, 512], B: bf16[512, 512]"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_what_a_machine_lacks_is_found_by_a_check(arch: str, tile: int, text: str) -> None:
     session = Session(overlay={"k.tessera": SAID.format(tile=tile)})
     session.options = TargetOptions("cuda", arch, optimize=0)
@@ -288,7 +289,7 @@ def broken(letters: str | None, shapes: tuple[tuple[int, ...], ...]) -> bool | N
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("value", SIZED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_sizes_that_do_not_fit_are_refused_by_all(value: str, head: str) -> None:
     """An axis of one element is not drawn: beside it arrays are repeated or not, by the dtype of
     the rule, which ``test_axes_of_one_element`` goes through."""

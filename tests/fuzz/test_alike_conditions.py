@@ -141,7 +141,7 @@ def checked(one: Made, run: bool) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_accepted_conditions_are_alike(seed: int) -> None:
     r = random.Random(seed)
     taken = [checked(made(r), k < 3) for k in range(25)]

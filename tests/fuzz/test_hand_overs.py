@@ -228,7 +228,7 @@ def program(r: random.Random) -> list[Step]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_is_proved_has_no_race_and_what_is_an_error_has_one(seed: int) -> None:
     r = random.Random(seed)
     proved = checked = 0

@@ -22,7 +22,7 @@ GPU = pytest.param("cuda", marks=pytest.mark.gpu)
     *((seed, "sm_90a") for seed in range(2, 322, 20)), *((seed, "sm_80") for seed in (8, 97, 1001)),
     *((seed, "cpu") for seed in (45, 146, 1107)), (20003, "sm_90a"), (20046, "sm_90a"),
 ])  # fmt: skip
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_few_programs_each_time(seed: int, place: str) -> None:
     found = tried(seed, place, (), Products(), calls=1)
     assert not found, str(found[0])

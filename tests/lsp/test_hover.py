@@ -79,6 +79,7 @@ HOVERS = [
 ]
 
 
+@pytest.mark.sample(21)
 @pytest.mark.parametrize(("place", "said", "of"), HOVERS, ids=[h[0] for h in HOVERS])
 def test_hover(place: str, said: str, of: str) -> None:
     document, offset = marked(TEXT.replace(place.replace("¦", ""), place, 1))

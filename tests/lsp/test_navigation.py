@@ -174,6 +174,7 @@ def test_highlights(server: Raw, files: tuple[str, str]) -> None:
     assert sorted(h["kind"] for h in found) == [3, 3]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("piece", "new", "old"),
     [("ac¦c = clamp", "sum_so_far", "acc"), ("WID¦TH = ", "LANES", "WIDTH"),

@@ -15,7 +15,7 @@ TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", functions())
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_it_is_what_numpy_says(name: str, target: str) -> None:
     file, _, function = name.partition(":")
     given = arguments(file, function)

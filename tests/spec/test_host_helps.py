@@ -114,7 +114,7 @@ SORTS = {
 
 
 @pytest.mark.parametrize("call", SORTS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_what_sorts_long_lines(call: str) -> None:
     module, written = SORTS[call]
     source = f"x = op.cast(op.arange(9000, dtype=i32), f32)\nr = {call}\nprint(1)\n"

@@ -83,7 +83,7 @@ def test_another_order_is_seen() -> None:
 @pytest.mark.parametrize(
     ("target", "arch"), [("cpu", "native"), ("cuda", "sm_80"), ("cuda", "sm_90a")]
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_what_runs_is_on_the_page(text: str, target: str, arch: str) -> None:
     path = "kernel.tessera"
     session = Session(overlay={path: text})

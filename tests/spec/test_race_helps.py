@@ -49,7 +49,7 @@ UPDATES: dict[str, tuple[str, str, Step]] = {
 
 
 @pytest.mark.parametrize("value", UPDATES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_update_that_is_offered(value: str) -> None:
     atomic, other, step = UPDATES[value]
     wrong = HEAD.format(body=f"        out[0] = {value.format(o='out[0]')}\n")

@@ -59,7 +59,7 @@ def module(request: Any) -> Any:
     return tessera.load("std.arrays", target=request.param)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", UNARY)
 @pytest.mark.parametrize("name", GIVEN)
 def test_of_an_array(function: str, name: str, module: Any) -> None:
@@ -67,7 +67,7 @@ def test_of_an_array(function: str, name: str, module: Any) -> None:
     agree(call(module, GIVEN[name]), call(np, GIVEN[name]))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", ["union1d", "intersect1d", "setdiff1d", "setxor1d"])
 @pytest.mark.parametrize("name", VECTORS)
 def test_of_two_sets(function: str, name: str, module: Any) -> None:
@@ -88,7 +88,7 @@ def test_counts(name: str, module: Any) -> None:
         agree(module.bincount(x, w), np.bincount(x, w))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MEASURED)
 def test_histograms(name: str, module: Any) -> None:
     x = GIVEN[name]
@@ -105,7 +105,7 @@ def test_histograms(name: str, module: Any) -> None:
 SIZES = [(10, 3), (10, 4), (3, 10), (4, 10), (1, 1), (7, 7), (1, 5)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_convolutions(sizes: tuple[int, int], dtype: Any, module: Any) -> None:

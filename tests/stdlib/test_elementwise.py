@@ -88,7 +88,7 @@ def special(dtype: str, n: int) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(BINARY))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_two_arrays(std: Any, name: str, dtype: str) -> None:
     for n in SIZES if dtype == "f32" else FEW:
         a, b = special(dtype, n), special(dtype, n)[::-1].copy()
@@ -106,7 +106,7 @@ def same_up_to_zeros(found: Any, expected: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(UNARY))
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 def test_one_array(std: Any, name: str, dtype: str) -> None:
     for n in SIZES if dtype == "f32" else FEW:
         x, out = special(dtype, n), np.zeros(n, DTYPES[dtype])
@@ -147,6 +147,7 @@ def test_divide_axpy_clamp(std: Any, dtype: str) -> None:
         )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["i8", "u16", "i64", "u64"])
 def test_integers_wrap(std: Any, dtype: str) -> None:
     limits = np.iinfo(DTYPES[dtype])
@@ -162,7 +163,7 @@ def test_integers_wrap(std: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u8", "i64", "bf16", "f32", "f8e5m2"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_fill_copy_where(std: Any, dtype: str) -> None:
     for n in (0, 1, 255, 2049):
         out = np.zeros(n, DTYPES[dtype])
@@ -181,6 +182,7 @@ CASTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize(("source", "result"), CASTS)
 def test_cast(std: Any, source: str, result: str) -> None:
     x = special(source, 3000)

@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], tuple[float, float], Bound]] =
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("call", CASES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_f32_is_within_its_bound(call: str, target: str) -> None:
     meaning, (low, high), bound = CASES[call]
     r = np.random.default_rng(3)
@@ -91,7 +91,7 @@ def test_f32_is_within_its_bound(call: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("call", CASES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_narrow_floats_are_rounded_once(call: str, dtype: str, target: str) -> None:
     """Every number of 16 bits in the range: half a place, and the bound of f32 beside it."""
     meaning, (low, high), bound = CASES[call]

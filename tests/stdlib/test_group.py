@@ -62,7 +62,7 @@ def test_reductions(dtype: str, group: tuple[int, ...], target: str) -> None:
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("arch", ROWS)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_ptxas_takes_it(arch: str) -> None:
     session = Session()
     session.set_text("k.tessera", TEXT.format(group=(96,), dtype="f64"), 1)

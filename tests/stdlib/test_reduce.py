@@ -118,7 +118,7 @@ def check(std: Any, name: str, x: Any, dtype: str, axis: int | None, depth: int)
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_whole_arrays_of_every_size(std: Any, dtype: str, name: str) -> None:
     for n in SIZES:
         for x in (numbers(dtype, n, seed=n), few(dtype, n, seed=n)):

@@ -43,7 +43,7 @@ EXACT: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("t", "digits", "least"), [("f16", 11, -14), ("bf16", 8, -126)])
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_the_error_is_half_a_place(name: str, t: str, digits: int, least: int, target: str) -> None:
     """Of every number of 16 bits, and of numbers between them."""
     kind = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}[t]

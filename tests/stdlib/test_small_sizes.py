@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_rows(name: str, place: str) -> None:
     std = loaded("std.nn", place)
     call, want = ROWS[name]
@@ -84,6 +84,7 @@ def test_rows(name: str, place: str) -> None:
         near(call(std, x, w, b), want(wide(x), wide(w), wide(b)), (name, m, n))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_matrix_by_a_vector(place: str) -> None:
     std = loaded("std.linalg", place)

@@ -79,7 +79,7 @@ def test_one_long_row(std: Any) -> None:
 
 @pytest.mark.parametrize("longest", [60, 3000, 9000])
 @pytest.mark.parametrize("name", ["_matvec_stream", "_matvec_warps"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_the_kernels_of_a_gpu_on_any_target(std: Any, name: str, longest: int) -> None:
     """Rows that begin anywhere, a last unit that is not full, and one long row."""
     r: Any = np.random.default_rng(longest)

@@ -104,7 +104,7 @@ def test_files_that_cannot_be_read(tesserac: Command, add: Path, file: str) -> N
         ("aa=3", 1, "aa"), ("a=@", 3, "`@`"), ("a=", 3, ""), ("a=f(1)", 3, "f(1)"),
     ],
 )  # fmt: skip
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_settings(tesserac: Command, add: Path, setting: str, status: int, word: str) -> None:
     found, codes, text = run(tesserac, setting)
     assert found == status and word in text

@@ -35,7 +35,7 @@ FILES: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("command", ["check", "run"])
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_file(tesserac: Command, tmp_path: Path, name: str, command: str) -> None:
     data, code = FILES[name]
     (tmp_path / "a.tessera").write_bytes(data)
@@ -58,7 +58,7 @@ def test_file(tesserac: Command, tmp_path: Path, name: str, command: str) -> Non
         (("build", "none.tessera", "-o", "out"), "T0810"),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_no_file(tesserac: Command, arguments: tuple[str, ...], code: str) -> None:
     done = tesserac(*arguments)
     assert (done.status, done.codes) == (1, [code])

@@ -331,7 +331,7 @@ def test_the_size_of_the_cache_is_a_number(
 
 @posix
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_closed_streams(double: Path, closed: str) -> None:
     command = f'"{sys.executable}" -m tessera_lang.driver.cli check "{double}" --lints {closed}'
     assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 0

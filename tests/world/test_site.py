@@ -21,6 +21,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.stem)
 def test_lexer_knows_every_word(program: Path) -> None:
     text = program.read_text(encoding="utf-8")

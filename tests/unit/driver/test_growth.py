@@ -80,7 +80,7 @@ def test_tile_kernels_for_machines(kind: str, target: str, arch: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NESTS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_nests(kind: str) -> None:
     """Of a nest every part may be looked at from all that is around it."""
     assert growth(NESTS[kind], 4, checked) < 2 * MOST

@@ -88,6 +88,7 @@ def test_what_annotations_leave_open(tesserac: Tesserac, folder: Folder, paramet
     assert built(tesserac)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SIZED)
 def test_sizes_that_are_needed(tesserac: Tesserac, folder: Folder, name: str) -> None:
     folder({"k.tessera": SIZED[name]})
@@ -125,6 +126,7 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("y", ELSEWHERE)
 def test_a_size_is_that_of_every_axis_of_its_name(
     tesserac: Tesserac, folder: Folder, y: str

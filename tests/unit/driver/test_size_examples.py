@@ -88,7 +88,7 @@ def kernels() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "text"), list(kernels()), ids=lambda v: v[:24])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_what_is_taken_is_compiled(name: str, text: str) -> None:
     """For some of the sizes that are tried, of each kernel that is right."""
     session = Session(overlay={PATH: text})

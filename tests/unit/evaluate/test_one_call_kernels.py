@@ -88,7 +88,7 @@ def test_values(text: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("text", CALLS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_a_check_knows_the_shape(text: str) -> None:
     """What fits is clean, and what is made of it is judged with its shape."""
     with np.errstate(all="ignore"):
@@ -154,6 +154,7 @@ def test_one_kernel_for_each_call() -> None:
             np.testing.assert_array_equal(np.asarray(m.f(x, k)), np.roll(x, k, axis=0))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "f8e4m3"])
 def test_numbers_that_change(dtype: str) -> None:
     """A number with a point takes the dtype of the arrays, as a literal does."""

@@ -152,7 +152,7 @@ def differences(f: Any, inputs: list[Any], at: int, h: float = 1e-6) -> Any:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_gradients_are_differences(module: Any, name: str) -> None:
     f = getattr(module, name)
     x, y = arrays()

@@ -55,6 +55,7 @@ def _in_memory(function: Operation) -> list[tuple[int, ...]]:
     ]  # fmt: skip
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_score_is_in_memory(name: str) -> None:
     function = cascades.graph_of(name, "f64", with_gradient=False)
@@ -64,7 +65,7 @@ def test_no_score_is_in_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "with_bias"])
-@pytest.mark.sample(11)
+@pytest.mark.sample(5)
 def test_no_score_of_a_gradient_is_in_memory(name: str) -> None:
     """But of the bias, whose gradient is one for each score."""
     assert _SCORES not in _in_memory(cascades.graph_of(name, "bf16", with_gradient=True))
@@ -80,7 +81,7 @@ def test_narrow_products_take_a_machines_exponential(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_loops_give_what_operators_give(name: str) -> None:
     _check(cascades.graph_of(name, "f64", with_gradient=False), 1e-12)
 
@@ -100,7 +101,7 @@ def test_heads(name: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_large_scores(scale: float) -> None:
     """Exponents are relative to the greatest so far: nothing overflows, in any order of rows."""
     function = cascades.graph_of("causal", "f64", with_gradient=False)

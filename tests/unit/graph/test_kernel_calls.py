@@ -101,7 +101,7 @@ def _several(found: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_calls_mean_what_they_mean_unfused(module: Any, name: str) -> None:
     f = getattr(module, name)
     fused = tessera.fused(f)

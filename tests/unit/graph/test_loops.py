@@ -59,7 +59,7 @@ def slope(f: Callable[..., Any], inputs: Sequence[Any], moves: Sequence[Any]) ->
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_random_loops(seed: int) -> None:
     """Values, reverse mode, forward mode, and forward mode of reverse mode, by NumPy."""
     text, inputs = random_loop(seed), random_inputs(seed)
@@ -85,7 +85,7 @@ def test_random_loops(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_what_is_kept_changes_no_gradient(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but what is carried, or all that a step computes, and again for the gradient of the
     gradient."""
@@ -154,7 +154,7 @@ def test_cross_entropy_of_the_page_without_logits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_second_derivatives_of_loops(seed: int) -> None:
     text, inputs = random_loop(seed), random_inputs(seed)
     function = graph_of(text)

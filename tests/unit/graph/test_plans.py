@@ -24,6 +24,7 @@ PRODUCTS = {"read_again": 1, "switched": 2, "normalised": 2, "cosine": 2}
 """Products that kernels compute, in all: of scores and of what they weigh."""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_give_what_operators_give(name: str) -> None:
     rng = np.random.default_rng(0)

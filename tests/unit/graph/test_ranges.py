@@ -107,7 +107,7 @@ def _both(function: Operation, given: Given, rtol: float) -> None:
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_loops_stay_in_range(name: str, dtype: str) -> None:
     """Of any number of rows and places. Numbers of f32 are rounded, such as 1 / n of a mean: that
     of 1e5 in an exponent is 1 %."""
@@ -120,6 +120,7 @@ def test_loops_stay_in_range(name: str, dtype: str) -> None:
         _both(function, _inputs(data, sizes, seed), 1e-9 if dtype == "f64" else 2e-2)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", [*_ONE_LOOP, "about_mean", "squared", "rms"])
 def test_an_empty_axis(name: str) -> None:
     sizes = {**cascades.SIZES, "t": 0}
@@ -130,6 +131,7 @@ def test_an_empty_axis(name: str) -> None:
     assert all(np.all(x == 0.0) for x in found) or name in ("by_hand", "mirrored")
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("name", NAMES)
 def test_how_many_loops(name: str) -> None:
     """One where a running result bounds the terms, else one before it."""

@@ -178,7 +178,7 @@ def _gradient(function: Operation, count: int) -> Operation:
 
 @pytest.mark.parametrize("name", _RULES)
 @pytest.mark.parametrize("dtype", [F64, F32, F16, BF16], ids=str)
-@pytest.mark.sample(17)
+@pytest.mark.sample(8)
 def test_a_rule_keeps_results_and_gradients(name: str, dtype: DType) -> None:
     """As a formula: rewritten before and after differentiation, by NumPy in float64."""
     for seed in range(12):

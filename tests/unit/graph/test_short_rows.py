@@ -41,7 +41,7 @@ def _norm(p: Any) -> Any:
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", "sm_80", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("columns", [1, 2, 3, 8, 16, 17, 64, 130])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_values(columns: int, dtype: str, target: str) -> None:
     m: Any = loaded(TEXT, target)
     rng = np.random.default_rng(columns)
@@ -71,7 +71,7 @@ def f(x, a):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("length", [2, 3, 17, 100])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_many_operators_of_short_rows_fit(length: int, dtype: str, arch: str) -> None:
     signature = f"x: {dtype}[17, {length}], a: {dtype}[]"
     session = Session(overlay={"a.tessera": MANY})

@@ -169,7 +169,7 @@ def module() -> Any:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_tangents_and_gradients_of_functions(module: Any, name: str) -> None:
     f = getattr(module, name)
     x, y = arrays()

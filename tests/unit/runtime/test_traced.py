@@ -37,7 +37,7 @@ def _same(found: Any, right: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_library(name: str) -> None:
     module, function = name.split(".")
     called = getattr(tessera.load(f"std.{module}", target="cpu"), function)

@@ -29,7 +29,7 @@ def functions(count: int) -> str:
 
 @pytest.mark.parametrize("kernel", [LANES, TILES])
 @pytest.mark.parametrize(("count", "codes"), [(4, []), (40, ["T0316"])])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_code_that_doubles(kernel: str, count: int, codes: list[str]) -> None:
     session = Session()
     session.set_text("p.tessera", functions(count) + kernel.format(last=count - 1), 1)

@@ -45,7 +45,7 @@ TOO_MUCH = [
 
 
 @pytest.mark.parametrize(("text", "code"), [t[1:] for t in TOO_MUCH], ids=[t[0] for t in TOO_MUCH])
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_one_diagnostic(text: str, code: str) -> None:
     parsed = parse_module(SourceFile("m", text))
     assert [d.code for d in parsed.diagnostics] == [code]

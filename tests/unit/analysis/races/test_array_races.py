@@ -51,6 +51,7 @@ WRITTEN = {
 """What is in the arrays decides: a warning."""
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("body", [*READ_AND_WRITTEN, *WRITTEN])
 def test_two_lanes_of_a_group(body: str) -> None:
     for grid in ("", OWN_GRID):
@@ -114,6 +115,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("body", RIGHT)
 def test_nothing_else_is_blamed(body: str) -> None:
     assert found(body) == ()

@@ -157,7 +157,7 @@ def collect(x: f32[4, 32], parts: mut f32[4, 32], marks: mut i32[1], out: mut f3
 
 
 @pytest.mark.parametrize("count", [1, 16, 30, 31, 32])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", ["producers", "consumers"])
 def test_a_wait_for_too_few_lanes(count: int, first: str) -> None:
     lanes, producer, consumer = ("t < 32", "t", "t - 32")

@@ -87,7 +87,7 @@ RIGHT = list(product(KINDS, WAITS, ORDERS, GRIDS, (1, 8, 33, 64)))
 
 
 @pytest.mark.parametrize(("kind", "wait", "orders", "grid", "lanes"), RIGHT)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_what_is_waited_for_orders_lanes_of_all_groups(
     kind: str, wait: str, orders: str, grid: str, lanes: int
 ) -> None:
@@ -106,7 +106,7 @@ WRONG = list(product(KINDS, WAITS, MISSING, ("1", "2", "4", "sizes"), (8, 33, 64
 
 
 @pytest.mark.parametrize(("kind", "wait", "missing", "grid", "lanes"), WRONG)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_half_a_hand_over_is_told(
     kind: str, wait: str, missing: str, grid: str, lanes: int
 ) -> None:
@@ -146,7 +146,7 @@ def test_lanes_hand_on_what_they_took_over(orders: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["0", "37", "537", "1023"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_one_lane_of_many_hands_over_behind_a_barrier(who: str) -> None:
     """Not all of the lanes are followed: those that are not may hand over too."""
     given = f'if t == {who}: atomic_store(d[0], 1, order="release", scope="device")'

@@ -85,6 +85,7 @@ def _bounds(body: str) -> set[str]:
     return {str(o.attributes["bounds"]) for o in program.walk() if "bounds" in o.attributes}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PROVED)
 def test_proved(name: str) -> None:
     assert _bounds(PROVED[name]) == {"proved"}
@@ -208,6 +209,7 @@ NOT_INSIDE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ROW_MAJOR)
 def test_row_major_places_are_inside(name: str) -> None:
     kernel = optimized(FLAT + ROW_MAJOR[name])
@@ -215,7 +217,7 @@ def test_row_major_places_are_inside(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ROW_MAJOR, *NOT_INSIDE])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_what_is_said_of_row_major_places_is_so(name: str) -> None:
     (kernel,) = optimized(FLAT + (ROW_MAJOR.get(name) or NOT_INSIDE[name])).operations
     known = ranges(kernel)

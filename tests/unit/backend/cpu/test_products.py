@@ -111,13 +111,13 @@ def shapes_of(m: int, n: int, k: int, turn: tuple[bool, bool]) -> list[Shape]:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("dtype", [F32, F64, I32, I64])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_dtypes_and_transpositions(dtype: DType, turn: tuple[bool, bool]) -> None:
     run(dtype, shapes_of(16, 64, 16, turn), turn, SIZES, "native")
 
 
 @pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rows_that_are_no_whole_vectors(turn: tuple[bool, bool]) -> None:
     run(F32, shapes_of(13, 53, 17, turn), turn, [*SIZES[:-1], (13, 53, 17)], "native")
 
@@ -137,6 +137,7 @@ def test_batches(turn: tuple[bool, bool]) -> None:
     run(F32, shapes, turn, [(9, 32, 5), (4, 17, 3)], "native")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("turn", TURNS)
 def test_embedded_micro_kernels_need_nothing_from_outside(turn: tuple[bool, bool]) -> None:
     """Bytes of functions compiled apart, in a module without them."""

@@ -82,7 +82,7 @@ def test_a_sum_over_taps_is_of_vectors(
 
 
 @pytest.mark.parametrize("lanes", GROUPS, ids=str)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_transpose_is_no_loop_that_is_kept(lanes: tuple[int, ...], tmp_path: Path) -> None:
     """Half of its accesses lie apart: vectors would do them one by one."""
     assert "llvm.loop.unroll.disable" not in llvm(source(FLIP, lanes), tmp_path)
@@ -90,7 +90,7 @@ def test_a_transpose_is_no_loop_that_is_kept(lanes: tuple[int, ...], tmp_path: P
 
 @pytest.mark.parametrize("lanes", GROUPS, ids=str)
 @pytest.mark.parametrize("shape", [(1, 9), (16, 37), (33, 64), (70, 129)], ids=str)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_results_are_those_of_one_lane_after_the_other(
     lanes: tuple[int, ...], shape: tuple[int, int]
 ) -> None:

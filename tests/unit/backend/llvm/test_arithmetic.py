@@ -245,6 +245,7 @@ def test_bool() -> None:
     np.testing.assert_array_equal(got, ~a)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ALL_FLOATS, ids=str)
 def test_fused_multiply_add(dtype: DType) -> None:
     """One rounding, checked with rationals."""

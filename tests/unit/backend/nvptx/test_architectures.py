@@ -109,6 +109,7 @@ def test_ptxas_knows_every_row() -> None:
     assert set(MEMBERS) - known_to_ptxas() <= {"sm_101", "sm_101a", "sm_101f"}
 
 
+@pytest.mark.sample(14)
 @needs_ptxas
 @pytest.mark.parametrize("name", [*ROWS, *MEMBERS, *UNLISTED])
 def test_a_lane_kernel(name: str) -> None:
@@ -118,7 +119,7 @@ def test_a_lane_kernel(name: str) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("name", [*ROWS, *MEMBERS, *UNLISTED, *MODELS])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_product(name: str) -> None:
     row = specific_to(architecture_named(name))
     artifact = made("product", name)
@@ -131,7 +132,7 @@ def test_a_product(name: str) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("kernel", ["softmax", "attention", "short_product"])
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_other_tile_kernels_of_each_family(kernel: str, name: str) -> None:
     row = specific_to(architecture_named(name))
     artifact = made(kernel, name)

@@ -94,7 +94,7 @@ def nothing_spilled(artifact: Artifact) -> Counter[str]:
 
 @pytest.mark.parametrize(("dtype", "out"), [("bf16", "bf16"), ("f16", "f16"), ("bf16", "f32")])
 @pytest.mark.parametrize("sizes", [(4096, 4096, 4096), (8192, 28672, 8192), (2048, 2048, 2048)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products(dtype: str, out: str, sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     found = nothing_spilled(
@@ -107,7 +107,7 @@ def test_products(dtype: str, out: str, sizes: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(("text", "dtype", "unit"), [
     (SCALED, "f8e4m3", "QGMMA"), (TF32, "f32", "HGMMA"), (PLAIN, "i8", "IGMMA"),
 ])  # fmt: skip
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products_of_other_dtypes(text: str, dtype: str, unit: str) -> None:
     """Both factors with the contraction along lines, as the unit wants them."""
     vectors = [np.empty(N, np.float32)] * (2 if text is SCALED else 0)

@@ -57,7 +57,7 @@ def assembled(text: str) -> Assembly:
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_ptxas_takes_every_form_without_a_note(name: str) -> None:
     made = assembled(form_ptx(name))
     assert made.diagnostics == ()
@@ -67,7 +67,7 @@ def test_ptxas_takes_every_form_without_a_note(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_ptxas_takes_every_product_without_a_note(name: str) -> None:
     made = assembled(ptx(product(CASES[name])))
     assert made.diagnostics == ()
@@ -103,6 +103,7 @@ def test_descriptors_move_by_constants_along_the_contraction() -> None:
     assert "mul" not in loop
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("name", CASES)
 def test_no_addition_carries_into_the_high_word_of_a_descriptor(name: str) -> None:
     """ptxas 13.0 lost that word of a sum of 64 bits, and the rows of a tile were wrong."""

@@ -47,6 +47,7 @@ def wide(text: str, *, small: bool, contiguous: bool = True) -> set[str]:
     return {found for found in WIDE.findall(artifact.texts["ptx"]) if found != "add.s64"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", [ROWS, LOOP, ELEMENTS])
 @pytest.mark.parametrize("contiguous", [True, False])
 def test_small_arrays_take_32_bits(text: str, contiguous: bool) -> None:

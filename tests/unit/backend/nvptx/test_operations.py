@@ -84,6 +84,7 @@ def all_atomics(dtype: DType) -> tuple[Program, LaunchPlan]:
     return kernel([("x", dtype, False), ("out", dtype, True)], body)
 
 
+@pytest.mark.sample(7)
 @needs_ptxas
 @pytest.mark.parametrize("dtype", MEMORY_DTYPES, ids=str)
 def test_operations(dtype: DType) -> None:
@@ -109,7 +110,7 @@ def test_atomics(dtype: DType) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["f16", "bf16", "f8e4m3", "f64", "u32"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_architectures(arch: str, name: str) -> None:
     dtype = DTYPES[name]
     assert assembly_of(all_operations(dtype), arch).cubin

@@ -152,7 +152,7 @@ def test_a_gemm_of_three_stages(arch: str) -> None:
         (gemm(DTYPES["f8e4m3"], (64, 64, 64), b_major=0), "m16n8k16.row.col.f32.f16.f16.f32", 32),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_every_dtype_has_its_instruction(made: Made, instruction: str, number: int) -> None:
     assert ptx_of(made).ptx.count(f"mma.sync.aligned.{instruction}") == number
     assert assembly_of(made).resources.spill_bytes == 0
@@ -233,7 +233,7 @@ KINDS = ["add", "mul", "max", "min", "argmax", "argmin"]
 @needs_ptxas
 @pytest.mark.parametrize("dtype", [F32, F16, I8, F64])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_every_reduction_is_code(kind: str, dtype: DType) -> None:
     shape = (16, 128)
     for axis, layout in ((0, blocked(shape, 4, 4)), (1, across(shape))):
@@ -254,7 +254,7 @@ def test_truth_is_reduced_too(kind: str) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("dtype", [F32, I32, F64])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_every_scan_is_code(dtype: DType, inclusive: bool) -> None:
     shape = (16, 128)
     for axis, layout in ((0, blocked(shape, 4, 4)), (1, across(shape))):

@@ -36,7 +36,7 @@ WHOLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(11)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("text", WHOLE)

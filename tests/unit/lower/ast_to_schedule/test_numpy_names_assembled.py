@@ -22,7 +22,7 @@ BODIES = (
 @needs_ptxas
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_expressions(body: str, arch: str) -> None:
     assembled(f"@op.kernel\ndef k(x: f32[a, b]):\n    {body}\n", ("k",), arch)
 

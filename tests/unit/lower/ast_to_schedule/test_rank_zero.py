@@ -51,7 +51,7 @@ def lanes(x: {T}[n], s: {T}[], out: mut {T}[]):
 """
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f32", "i32", "f16"])
 def test_kernels(dtype: str, target: str) -> None:

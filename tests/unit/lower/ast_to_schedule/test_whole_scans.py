@@ -44,7 +44,7 @@ FORMS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", FORMS)
 def test_scans_in_expressions(text: str, target: str) -> None:

@@ -377,7 +377,7 @@ def test_products_of_dtypes(dtype: DType, to: DType, wide: DType) -> None:
 
 @pytest.mark.parametrize("sizes", [(64, 64, 64), (48, 100, 17), (7, 3, 130), (1, 160, 5)])
 @pytest.mark.parametrize("turn", [(False, False), (True, True)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products_of_tile_sizes(sizes: tuple[int, int, int], turn: tuple[bool, bool]) -> None:
     built = product(F32, F32, turn, sizes)
     made = compiled(built)

@@ -43,6 +43,7 @@ def test_lines_of_neighbouring_lanes_are_in_banks_of_their_own(across: int) -> N
     assert bank_degree(along, lines, vector=4) == 1
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("where", ["sm_90a", "sm_80", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("sizes", [(70, 130, 64, 64), (40, 200, 24, 40)])

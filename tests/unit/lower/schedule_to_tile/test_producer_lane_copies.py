@@ -167,6 +167,7 @@ def test_tiles_of_many_shapes(tile: tuple[int, int, int]) -> None:
     assert is_deep(kernel)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sizes", [(100, 77, 75, 33), (128, 131, 64, 40)])
 @pytest.mark.parametrize(("text", "made"), [(ROWS, rows), (TERMS, terms), (BOTH, both)])
 def test_rows_that_begin_anywhere_go_through_registers(

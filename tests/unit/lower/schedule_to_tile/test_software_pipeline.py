@@ -35,7 +35,7 @@ def attention(q: bf16[h, s, 64], k: bf16[h, t, 64], v: bf16[h, t, 64], o: mut bf
 
 @pytest.mark.parametrize("t", [1, 64, 65, 200])
 @pytest.mark.parametrize("rows", [64, 128])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_attention(rows: int, t: int) -> None:
     rng = np.random.default_rng(t)
     q, k, v = (rng.uniform(-1, 1, (2, n, 64)).astype(ml_dtypes.bfloat16) for n in (150, t, t))
@@ -138,7 +138,7 @@ def storing(
 
 
 @pytest.mark.parametrize("t", [8, 64, 200])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_an_iteration_stores_leaves_beside_the_next(t: int) -> None:
     """The copy engine stores it, and numbers of the next iteration are read behind the work of
     this one."""

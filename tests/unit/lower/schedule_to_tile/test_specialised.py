@@ -129,6 +129,7 @@ def test_warp_groups_alternate() -> None:
     assert (steps.count("init"), steps.count("wait")) == (1, 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
 @pytest.mark.parametrize("sizes", [(128, 256, 64), (200, 136, 72), (64, 64, 8)])
 def test_multiply_adds_of_a_role(sizes: tuple[int, int, int], cluster: tuple[int, int]) -> None:
@@ -219,7 +220,7 @@ def unplanted() -> tuple[Program, LaunchPlan, Any, Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "place"), PLANTED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_planted_fault_is_found(name: str, place: int) -> None:
     tiled, plan, a, b, right = unplanted()
     wrong = np.full((256, 512), np.nan, a.dtype)

@@ -83,7 +83,7 @@ FORMS = [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow, id=f.__na
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_any_sums(form: Callable[[], Kernel]) -> None:
     kernel, remarks = form(), list[Diagnostic]()
     arrays = arrays_of(kernel, sizes_of(kernel))

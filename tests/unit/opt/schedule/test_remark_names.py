@@ -29,6 +29,7 @@ def remarks(text: str, signature: str, arch: str = "sm_90a") -> list[str]:
     return [d.message for d in made.remarks]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "name"), [(LINE, "`return`"), (VARIABLE, "`out`")], ids=["line", "variable"]
 )

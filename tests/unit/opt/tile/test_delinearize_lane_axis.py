@@ -93,7 +93,7 @@ def shuffles(choose: Random) -> str:
 @pytest.mark.optimized
 @pytest.mark.parametrize("lanes", [32, 64, 96, 128, 40])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
     """Each gives the value that the definition gives, whatever is known of the lanes."""
     choose = Random(f"{lanes} {dtype}")

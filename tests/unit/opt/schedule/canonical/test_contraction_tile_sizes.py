@@ -23,7 +23,7 @@ def contraction(text: str, ci: int, dtype: str = "bf16", arch: str = "sm_90a") -
     (32, "bf16", 32), (64, "bf16", 64), (128, "bf16", 64), (64, "f32", 32),  # lines of 128 bytes
     (40, "bf16", 32),
 ])  # fmt: skip
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_steps(arch: str, ci: int, dtype: str, step: int) -> None:
     assert contraction(TEXT, ci, dtype, arch) == [step]
 

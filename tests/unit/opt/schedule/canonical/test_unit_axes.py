@@ -97,7 +97,7 @@ def test_both_ways_are_decided_alike(name: str, n: int, arch: str) -> None:
     assert one == two
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("n", [129, 40000])
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_ways_compute_the_same(name: str, n: int) -> None:

@@ -51,6 +51,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_the_form_of_an_epilogue(name: str) -> None:
     body, more, dtype, form = FORMS[name]

@@ -52,6 +52,7 @@ def attributes(text: str, sizes: str) -> dict[str, Any]:
     return dict(from_source(text, sizes).schedule.operations[0].attributes)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("d", [32, 64, 96])
 def test_half_of_everything(d: int) -> None:
     made = from_source(CAUSAL, f"x: bf16[128, 512, {6 * d}]")
@@ -70,6 +71,7 @@ def test_half_of_everything(d: int) -> None:
     assert made.lowered[0].operations[0].attributes["registers"] == 128
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("text", "sizes"), [
     (PRODUCT, "a: bf16[4096, 4096], b: bf16[4096, 4096]"),
     (CAUSAL, "x: bf16[2, 512, 576]"),

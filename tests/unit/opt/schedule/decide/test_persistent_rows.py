@@ -86,6 +86,7 @@ def test_weights_are_kept_where_the_cache_is_the_bound(
     assert made.lowered[1].persistent == (kept > 0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("weights", [2, 3, 4])
 @pytest.mark.parametrize("n", [49152, 131072])
 def test_what_there_is_no_room_for_is_not_kept(n: int, weights: int) -> None:
@@ -112,6 +113,7 @@ def test_what_is_kept_is_loaded_before_the_loop() -> None:
     assert names.count("tile.read_tile") == 4  # the row three times, and one weight
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("m", "n", "most"), [(3, N, 8), (7, N, 3), (3, 131072, 4)])
 def test_rows_are_right(m: int, n: int, most: int) -> None:
     program, plan = lowered(m, n)

@@ -37,6 +37,7 @@ def kept(name: str, arch: str) -> bool:
     return any(o.attributes.get("kept") for o in found.schedule.operations[0].walk())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arch", "stays"),
     [("H200", {"two_weights", "layernorm", "residual"}), ("H100", set[str]()),

@@ -94,6 +94,7 @@ def test_a_cluster_computes_the_row(n: int, arch: str) -> None:
     np.testing.assert_allclose(y, want, rtol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("arch", [a.name for a in ROWS.values() if a.has("cluster")])
 def test_a_cluster_is_code_for_every_architecture_that_has_them(arch: str) -> None:

@@ -102,6 +102,7 @@ def kernel(q: bf16[h, n, 64], k: bf16[h, m, 64], v: bf16[h, m, 64]) -> f32[h, n,
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_90a", GPU])
 @pytest.mark.parametrize("n", [128, 200])
 def test_rows_are_the_same_bits(n: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:

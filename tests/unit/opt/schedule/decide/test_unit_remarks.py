@@ -82,6 +82,7 @@ def test_factors_are_computed_of_aligned_copies() -> None:
 PRODUCT = "@op.kernel\ndef kernel(a: bf16[m, k], b: bf16[n, k]):\n    return (a @ b.T).to(bf16)\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("m", "n", "k", "copied"), [
     (512, 384, 142, False), (256, 256, 130, False), (4098, 4096, 4098, True),
     (512, 384, 143, True), (1280, 8768, 2150, True),

@@ -91,7 +91,7 @@ def loops(kernel: Operation) -> list[Operation]:
     return [o for o in found if o.holds(DOT)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", FORMS)
 def test_loops_of_each_form(name: str) -> None:
     found = from_source(text(name), SIZES.format(h=4, s=2048, t=2048))
@@ -111,7 +111,7 @@ def test_loops_of_each_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize(("h", "s", "t", "w"), [(1, 256, 256, 100), (2, 200, 330, 64)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_they_give_what_one_loop_gives(name: str, h: int, s: int, t: int, w: int) -> None:
     q, k, v = arguments(h, s, t)
     wanted = reference(name, q, k, v, w)
@@ -120,7 +120,7 @@ def test_they_give_what_one_loop_gives(name: str, h: int, s: int, t: int, w: int
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_code_for_a_gpu_gives_the_same(name: str) -> None:
     """On the machine in which everything asynchronous comes as late as possible."""
     h, s, t, w = 1, 128, 192, 70
@@ -153,7 +153,7 @@ def kernel(x: f32[n, m], w: i32) -> f32[n, 64]:
 
 @pytest.mark.parametrize("test", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("w", [-1000, -64, -1, 0, 1, 63, 64, 1000])
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 def test_a_branch_is_taken_out(test: str, w: int) -> None:
     r = np.random.default_rng(0)
     x = r.integers(-50, 50, (256, 256)).astype(np.float32)

@@ -47,7 +47,7 @@ def text(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_places_are_compared_in_32_bits(name: str) -> None:
     made = from_source(text(name), SHAPES.format(n=1024, m=1024)).schedule
     compared = [o for o in made.walk() if o.name == "tile.cmp" and "near" in o.attributes]

@@ -86,7 +86,7 @@ def test_which_loops_are_one_pipeline(name: str) -> None:
     assert len(loops(before)) == len(loops(after))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SOURCES)
 def test_results_are_the_same(name: str) -> None:
     before, after, plan, _ = overlapped(name)

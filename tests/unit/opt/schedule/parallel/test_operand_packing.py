@@ -103,7 +103,7 @@ def case_of(seed: int) -> Case:
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products_across_lines(seed: int, target: str) -> None:
     compared(case_of(seed), target)
 
@@ -132,7 +132,7 @@ def laid(text: str, shapes: str, arch: str = "sm_90a") -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_what_is_laid_anew(seed: int) -> None:
     """As many arrays as are large, with long lines, and run across."""
     case = case_of(seed)

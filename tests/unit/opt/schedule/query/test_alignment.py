@@ -36,6 +36,7 @@ def copies(lower: str, step: int, dtype: str = "bf16", turned: bool = False) -> 
     return [reordered if "lines" in o.attributes else o.attributes.get("copy") for o in loads]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("lower", "step", "aligned"),
     [("0", 64, True), ("i", 64, True), ("8", 64, True), ("2 * i + 64", 32, True),

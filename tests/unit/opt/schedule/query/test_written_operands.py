@@ -39,6 +39,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_loops_behind_each_other_share(form: str) -> None:
     """With lengths that steps divide, no loop is taken into parts."""
