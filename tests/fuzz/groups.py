@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from types import CodeType
+from typing import ClassVar
 
 from tessera_lang.analysis import check_arrays, check_barriers, uniformity
 from tessera_lang.analysis.races.array_races import open_arrays, several_groups
@@ -158,12 +159,61 @@ class Maker:
         ))  # fmt: skip
 
 
+class Reflecting(Maker):
+    """Programs whose lanes read and write opposite places, exchange axes, are held to one number of
+    the launch, or begin loops at quotients of their numbers."""
+
+    shown = ("n", "m", "n, n", "m, n", "m, m", "16", "8, 8", "n, 4", "m, 4", "m, 8")
+    places: ClassVar = {
+        "n": ("t", "n - 1 - t", "i", "n - 1 - i", "a", "n - 1 - a", "c", "{k}", "n - 1 - {k}"),
+        "m": ("q", "m - 1 - q", "c", "m - 1 - c", "d", "t", "{k}", "a", "m - 1 - a", "i // 4"),
+        "16": ("t", "15 - t", "t + 8", "2 * t", "15 - 2 * t", "c", "t // 4", "{k}"),
+        "8": ("t", "7 - t", "a", "b", "7 - a", "c", "t // 2", "{k}"),
+        "4": ("t % 4", "t % 2", "3 - t % 4", "b", "t // 2", "t // 4", "a"),
+    }  # fmt: skip
+    conditions = (
+        "t < n // 2", "i < n // 2", "q < m // 2", "c * 2 < m", "t < a", "a < c", "c < a",
+        "c <= a", "i * 2 < n - 1", "i * 2 < n", "q == x[0, 0]", "c == x[0, 0]", "t == x[0, 1]",
+        "q == h", "t == h", "i == h", "d == h", "a == x[0, 0] and q == h", "t % 4 == 0",
+        "i % 4 == 0", "t % 2 == 0", "c == x[c % m, 0]", "t < c", "c < t", "2 * t <= n", "t < 4",
+        "i < n", "q + 1 == h", "t * 2 < n", "2 * t + 1 < n", "c == x[1, 1]", "a < 8 - a",
+        "b < a", "q == x[0, 0] + h",
+    )  # fmt: skip
+
+    def program(self) -> Program:
+        r = self.r
+        grid, tile = r.choice(GRIDS), r.choice(("(8,)", "(8,)", "(4, 2)"))
+        self.shapes = {"u": r.choice(self.shown)}
+        return Program(tuple(self.statements(2, True)), dict(self.shapes), grid, tile)
+
+    def loop(self, depth: int, uniform: bool) -> Iterator[str]:
+        if uniform or self.r.random() < 0.3:
+            yield from super().loop(depth, uniform)
+            return
+        r, name = self.r, f"k{len(self.loops)}"
+        start, step = r.choice(("t // 2", "t // 4", "q", "t", "t // 2 + 1")), r.choice((2, 4, 8))
+        self.loops.append(name)
+        inner = list(self.statements(depth - 1, False))
+        self.loops.pop()
+        yield f"for {name} in range({start}, {r.choice(('n', 'm', '8'))}, {step}):"
+        yield from _indented(inner)
+
+    def condition(self, alike: bool) -> str:
+        if alike:
+            return super().condition(alike)
+        some = [self.r.choice(self.conditions) for _ in range(self.r.choice((1, 1, 2)))]
+        return " and ".join(some)
+
+    def index(self, axis: str) -> str:
+        return self.r.choice(self.places[axis]).format(k=self.counter())
+
+
 def _indented(lines: Iterator[str] | list[str]) -> Iterator[str]:
     return (f"    {line}" for line in lines)
 
 
-def program(seed: int) -> Program:
-    return Maker(random.Random(seed)).program()
+def program(seed: int, maker: type[Maker] = Maker) -> Program:
+    return maker(random.Random(seed)).program()
 
 
 # --- launches ---------------------------------------------------------------------------------
@@ -306,9 +356,11 @@ def verdicts(text: str) -> dict[str, tuple[str, str]] | None:
     return found
 
 
-def disagreement(seed: int, say: Callable[[str], object] = print) -> Counter[str]:
+def disagreement(
+    seed: int, say: Callable[[str], object] = print, maker: type[Maker] = Maker
+) -> Counter[str]:
     """What is said of each array beside what meets: "proved" and "error" are never wrong."""
-    made = program(seed)
+    made = program(seed, maker)
     said = verdicts(made.text)
     counts: Counter[str] = Counter()
     if said is None:
@@ -330,10 +382,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--reflecting", action="store_true")
     given = parser.parse_args()
     counts: Counter[str] = Counter()
+    maker = Reflecting if given.reflecting else Maker
     for seed in range(given.first, given.first + given.count):
-        counts += disagreement(seed)
+        counts += disagreement(seed, maker=maker)
     print(dict(counts.most_common()))
     return int(counts["proved, meets"] > 0)
 

@@ -3,8 +3,9 @@
     python -m tests.run.synchronised [--target cuda] [--launches 3] [NAME ...]
 
 runs each with small whole numbers, which add up exactly in every order, and compares with NumPy.
-The kernels are in ``synchronised.tessera`` and in ``tests/cases/verdicts``. compute-sanitizer may
-watch it.
+``--others`` runs the other right programs with atomics, and says whether the result is that of the
+CPU (it may be another one: who takes a lock first is left open). The kernels are in
+``synchronised.tessera`` and in ``tests/cases/verdicts``. compute-sanitizer may watch it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.fuzz.verdicts import cases
 from tests.stdlib.arrays import DTYPES
 
 FILE = Path(__file__).with_suffix(".tessera")
-SIZES = {"m": 5, "n": 12}
+SIZES = {"m": 5, "n": 12, "k": 2, "w": 2, "e": 12, "grid_groups": 4}
 Expected = Callable[[Any], dict[str, Any]]
 """From ``x`` (or the other first input) to the arrays to compare, by their names."""
 
@@ -138,13 +139,37 @@ def arguments(text: str, launch: int) -> dict[str, Any]:
     head = re.findall(r"^def \w+\(([^)]*)\)", text, re.MULTILINE)[-1]
     random = np.random.default_rng(launch)
     made: dict[str, Any] = {}
+    sizes_of = dict(SIZES)
+    for name, size in re.findall(r"where (\w+) == ([\w +*]+?)(?: and |:)", text):
+        sizes_of[name] = eval(size, dict(SIZES))
     for name, mut, dtype, sizes in re.findall(r"(\w+): (mut )?(\w+)\[([^\]]*)\]", head):
-        shape = tuple(eval(size, dict(SIZES)) for size in sizes.split(","))
+        shape = tuple(eval(size, dict(sizes_of)) for size in sizes.split(","))
         low = 0 if dtype.startswith("u") else -4
         made[name] = (np.zeros(shape) if mut else random.integers(low, 9, shape)).astype(
             DTYPES[dtype]
         )
     return made
+
+
+def others() -> dict[str, str]:
+    """The other right programs with atomics that may be run."""
+    return {
+        c.name: c.text
+        for c in cases()
+        if c.right and "not run" not in c.hint and c.name not in EXPECTED
+        and re.search("atomic_|tfence", c.text)
+    }  # fmt: skip
+
+
+def like_on_a_cpu(text: str, name: str, target: Target) -> bool:
+    """Whether a launch gives what one on the CPU gives."""
+    results: list[list[Any]] = []
+    for where in (target, "cpu"):
+        given = list(arguments(text, 0).values())
+        compiled(text, name, where)(*given)
+        tessera.synchronize()
+        results.append(given)
+    return all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
 
 def compiled(text: str, name: str, target: Target) -> Any:
@@ -175,9 +200,20 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--launches", type=int, default=1)
+    parser.add_argument("--others", action="store_true")
+    parser.add_argument("--part", default="0/1", help="every so many, from one on: 3/12")
     given = parser.parse_args()
     wrong: list[str] = []
-    texts = programs()
+    texts = others() if given.others else programs()
+    part, parts = map(int, given.part.split("/"))
+    texts = dict(list(texts.items())[part::parts])
+    if given.others:
+        for name, text in texts.items():
+            print(name, end=" ", flush=True)
+            with unchecked():
+                same = like_on_a_cpu(text, name, given.target)
+            print("as on the CPU" if same else "in another order", flush=True)
+        return
     for name in given.names or texts:
         if given.target == "cpu" and name in NOT_ON_A_CPU:
             continue

@@ -75,19 +75,25 @@ class Target:
 class LaneWalk:
     """The state of the walk. ``thorough``: what costs more is looked at too, as lanes seem to meet.
     ``unique``: atomics whose results no two lanes have, with the cell. ``arrays``: views that are
-    looked at as shared memory is, with their pointers."""
+    looked at as shared memory is, with their pointers. ``guards``: what is at least 0 exactly in
+    the lanes for which the conditions around that are not known hold; None where none says so.
+    ``fills``: reads of how many elements of buffers are written, with these."""
 
     control: Mapping[str, Callable[[LaneWalk, Operation], None]]
     rules: LaneRules
     memory: SharedMemory
     mask: Mask
     facts: list[Linear] = field(default_factory=list[Linear])
+    guards: tuple[Linear, ...] | None = ()
     targets: list[Target] = field(default_factory=list[Target])
     steps: int = 0
     parted: int = 0  # how many ways of uniform conditions that are not known we are in
     accesses: list[ArrayAccess] | None = None  # of arrays and buffers, where asked for
     thorough: bool = False
     unique: Mapping[Operation, object] = field(default_factory=dict[Operation, object])
+    fills: Mapping[Operation, tuple[Value, ...]] = field(
+        default_factory=dict[Operation, tuple[Value, ...]]
+    )
     arrays: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
     _relevant: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
 
@@ -116,6 +122,7 @@ class LaneWalk:
                     self.rules.forms[value] = self.rules.unknown(value)
                     if operation in self.unique:
                         self.rules.unique[value] = (self.unique[operation], 0)
+                    self._counted(operation, self.rules.forms[value])
             elif operation.regions:
                 raise GivesUp(f"`{operation.name}` is not followed", operation)
             else:
@@ -123,6 +130,11 @@ class LaneWalk:
                 if operation.name == "tile.floordiv":
                     self._quotient(operation)
         del self.facts[mark:]
+
+    def _counted(self, operation: Operation, count: Form) -> None:
+        if isinstance(count, Linear):
+            for buffer in self.fills.get(operation, ()):
+                self.memory.counted.setdefault(buffer, []).append(count)
 
     def _quotient(self, operation: Operation) -> None:
         """``c * (a // c)`` lies within ``c - 1`` below ``a``."""
@@ -155,8 +167,9 @@ class LaneWalk:
         value = self._stored(operation) if operation.name == "tile.store" else None
         tells = self._tells(indices) if self.thorough else ()
         record = Record(
-            operation, KINDS[operation.name], mask, place, tuple(self.facts), value, tells
-        )
+            operation, KINDS[operation.name], mask, place, tuple(self.facts), value, tells,
+            self.guards,
+        )  # fmt: skip
         if mask.may:
             self.memory.touch(pointer or memory, extent, record)
 
@@ -256,7 +269,7 @@ class LaneWalk:
                 continue
             match operation.name:
                 case "tile.cmp":
-                    self._compared(operation, holds)
+                    self.facts += self._compared(operation, holds)
                 case "tile.and" if holds:
                     waiting.extend((o, True) for o in operation.operands)
                 case "tile.or" if not holds:
@@ -266,23 +279,45 @@ class LaneWalk:
                 case _:
                     pass
 
-    def _compared(self, operation: Operation, truth: bool) -> None:
+    def guarded_by(self, condition: Value, truth: bool) -> tuple[Linear, ...] | None:
+        """``guards`` where a condition is true, or false."""
+        found, waiting = list(self.guards or ()), [(condition, truth)]
+        while waiting and self.guards is not None:
+            value, holds = waiting.pop()
+            operation = self.rules.uniformity.definitions.get(value)
+            name = operation.name if operation is not None else ""
+            if operation is None or name not in ("tile.cmp", "tile.not", _JOINS[holds]):
+                return None
+            if name != "tile.cmp":
+                waiting.extend((o, holds == (name != "tile.not")) for o in operation.operands)
+                continue
+            facts = self._compared(operation, holds)
+            if not facts:
+                return None
+            found += facts
+        return None if self.guards is None else tuple(found)
+
+    def _compared(self, operation: Operation, truth: bool) -> list[Linear]:
+        """Facts that hold exactly if a comparison is true, or false; none where no sum says so."""
         a, b = (self.rules.form(o) for o in operation.operands)
         dtype = cast("DType", operation.operands[0].type)
         if not (isinstance(a, Linear) and isinstance(b, Linear) and dtype.is_integer):
-            return
+            return []
         predicate = cast("str", operation.attributes["predicate"])
         if not truth:
             predicate = _NEGATED[predicate]
         difference = b - a
         if predicate in ("gt", "ge"):
             difference = difference.scaled(-1)
-        if predicate in ("lt", "gt"):
-            self.facts.append(difference.shifted(-1))
-        elif predicate != "ne":
-            self.facts.append(difference)
-            if predicate == "eq":
-                self.facts.append(difference.scaled(-1))
+        match predicate:
+            case "lt" | "gt":
+                return [difference.shifted(-1)]
+            case "ne":
+                return []
+            case "eq":
+                return [difference, difference.scaled(-1)]
+            case _:
+                return [difference]
 
     # --- which parts matter -----------------------------------------------------------------
 
@@ -300,6 +335,8 @@ class LaneWalk:
         return known
 
 
+_JOINS = {True: "tile.and", False: "tile.or"}
+"""What is true, or false, if and only if all its operands are."""
 _MATTERS = {"tile.barrier", *OUTER_EXITS}
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from math import prod
 
 from tessera_lang.analysis.lanes.alike_conditions import arguments_of
+from tessera_lang.analysis.lanes.guarded_writes import Guarded
 from tessera_lang.analysis.lanes.hand_overs import hands_over
 from tessera_lang.analysis.lanes.lane_forms import NOBODY, Mask, Space
 from tessera_lang.analysis.lanes.lane_loops import run_for, run_while
@@ -28,14 +29,16 @@ from tessera_lang.analysis.lanes.shared_access_log import (
     BUFFER_AT,
     Log,
     SharedMemory,
+    Sure,
     Write,
     only_writing,
 )
-from tessera_lang.analysis.lanes.synchronised import Synchronised, unique_results
+from tessera_lang.analysis.lanes.synchronised import Synchronised, filled_by_counts, unique_results
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import OUTER_EXITS
 
 NO_ARRAYS: Mapping[Value, Value] = {}
 
@@ -58,15 +61,17 @@ def _if(walk: LaneWalk, operation: Operation) -> None:
     sides = ((before.both(taken), True), (before.both(everyone.without(taken)), False))
     ends: list[tuple[Mask, Region]] = []
     written: list[set[Write]] = []
-    outer = walk.memory.collected
+    outer, guards = walk.memory.collected, walk.guards
     for (mask, truth), region in zip(sides, operation.regions, strict=True):
         if mask.may and not unknown:
             ends.append((_side(walk, condition, mask, None, region), region))
         elif mask.may:
             walk.memory.collected = set()
             there = Mask(before.must & mask.may, mask.may)
+            walk.guards = walk.guarded_by(condition, truth)
             ends.append((_side(walk, condition, there, truth, region), region))
             written.append(walk.memory.collected)
+            walk.guards = guards
     walk.memory.collected = outer
     if len(written) == 2:
         walk.memory.wrote(written[0] & written[1])
@@ -112,16 +117,19 @@ def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
     passed = memory.barriers
     ends: list[tuple[Mask, Region]] = []
     logs: list[Log] = []
-    sure: list[dict[Value, set[int]]] = []
+    sure: list[Sure] = []
+    guarded: list[dict[Value, set[Guarded]]] = []
     counts: list[int] = []
     whole = before.must == walk.space.everyone and not walk.gone()
     walk.parted += 1
+    guards = walk.guards
     for truth, region in zip((True, False), operation.regions, strict=True):
         if matters and not truth:
+            guarded.append(memory.guarded())
             memory.log = entry
-            for buffer, w in memory.written.items():
-                w.surely = set(written.get(buffer, set()))
+            memory.keep_sure(written)
         memory.barriers = passed
+        walk.guards = walk.guarded_by(condition, truth)
         sure_here = before.must if memory.collected is None else 0
         absent = [(t, t.apart, t.paused) for t in walk.targets]
         end = _side(walk, condition, Mask(sure_here, before.may), truth, region)
@@ -132,13 +140,18 @@ def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
             counts.append(memory.barriers)
         elif whole:
             _leave_together(absent)
+        walk.guards = guards
     walk.parted -= 1
     memory.barriers = min(counts, default=passed)
     if matters:
         memory.log = logs[0] if logs else {}
         memory.join(*logs[1:])
         if sure:
+            guarded.append(memory.guarded())
             memory.keep_sure(*sure)
+        if not operation.holds(OUTER_EXITS):
+            for found in guarded:  # under conditions of which the one is false on the other way
+                memory.add_guarded(found)
     _rejoin(walk, operation, before, ends, Mask(0, walk.space.everyone))
 
 
@@ -283,6 +296,7 @@ def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWal
     everyone = Mask(space.everyone, space.everyone)
     memory = SharedMemory(space, only_writing=only_writing(kernel))
     walk = LaneWalk(_RULES, rules, memory, everyone)
+    walk.fills = filled_by_counts(kernel)
     walk.targets.append(Target(kernel))
     rules.forms.update(arguments_of(kernel, rules))
     return walk

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Literal, TypeAlias, cast
 
+from tessera_lang.analysis.lanes.guarded_writes import Guarded, are_written, guards_of
 from tessera_lang.analysis.lanes.lane_forms import Mask, Space, Terms
 from tessera_lang.analysis.ranges.linear import Interval, Knowledge, Linear
 from tessera_lang.ir.core import BufferType, Operation, Value
@@ -30,6 +31,8 @@ class Record:
 
     ``facts``: what is at least 0 in every such lane. ``value``: what is stored, where all
     lanes store the same. ``tells``: what its indices along single axes say of the lane.
+    ``guard``: what is at least 0 in those lanes of ``mask.must`` that do it, and in no others; None
+    where that is not known.
     """
 
     operation: Operation
@@ -39,6 +42,7 @@ class Record:
     facts: tuple[Linear, ...] = ()
     value: Linear | None = None
     tells: tuple[Tell, ...] = ()
+    guard: tuple[Linear, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +110,18 @@ Log: TypeAlias = dict[Value, dict[Terms | None, _Table]]
 @dataclass(slots=True)
 class Written:
     """Cells of one buffer: surely written, and possibly written. ``put``: those that since the last
-    barrier got their first value by an atomic."""
+    barrier got their first value by an atomic. ``guarded``: written under a condition."""
 
     surely: set[int] = field(default_factory=set[int])
+    guarded: set[Guarded] = field(default_factory=set[Guarded])
     possibly: set[int] = field(default_factory=set[int])
     put: set[int] = field(default_factory=set[int])
     anywhere: bool = False  # something was written at a place that is not known
 
 
-Way: TypeAlias = tuple[Log, dict[Value, set[int]], int]
+Sure: TypeAlias = "dict[Value, set[int | Guarded]]"
+"""Of each buffer the cells that are surely written, also those under a condition."""
+Way: TypeAlias = tuple[Log, Sure, int]
 """At the end of one way: its log, what was surely written on it, the barriers surely passed."""
 Write: TypeAlias = tuple[Value, int, int]
 """A buffer, a lane, and a cell that it writes."""
@@ -128,7 +135,7 @@ class SharedMemory:
     result nothing uses. ``ordered``: whether atomics bring two accesses into an order.
     ``atomics``: the lanes that may do each. ``collected``: where a lane may be on either of two
     ways, what it writes on this one if it is there; that counts as written once it is known of
-    both ways.
+    both ways. ``counted``: of a buffer, how many elements are written from the first on.
     """
 
     space: Space
@@ -145,6 +152,7 @@ class SharedMemory:
     uncertain_reads: dict[Operation, Value] = field(default_factory=dict[Operation, Value])
     puts: set[Value] = field(default_factory=set[Value])  # where atomics put values
     same_value: dict[Operation, Record] = field(default_factory=dict[Operation, Record])
+    counted: dict[Value, list[Linear]] = field(default_factory=dict[Value, list[Linear]])
     _apart: dict[tuple[Record, Record], bool] = field(
         default_factory=dict[tuple[Record, Record], bool]
     )
@@ -189,14 +197,24 @@ class SharedMemory:
             self.keep_sure(sure)
             self.barriers = min(self.barriers, barriers)
 
-    def surely_written(self) -> dict[Value, set[int]]:
-        return {buffer: set(w.surely) for buffer, w in self.written.items()}
+    def surely_written(self) -> Sure:
+        return {buffer: {*w.surely, *w.guarded} for buffer, w in self.written.items()}
 
-    def keep_sure(self, *before: dict[Value, set[int]]) -> None:
+    def keep_sure(self, *before: Sure) -> None:
         """Only what was written on every way counts as surely written."""
         for buffer, w in self.written.items():
             for state in before:
-                w.surely &= state.get(buffer, set())
+                known = state.get(buffer, set())
+                w.surely.intersection_update(known)
+                w.guarded.intersection_update(known)
+
+    def guarded(self) -> dict[Value, set[Guarded]]:
+        return {buffer: set(w.guarded) for buffer, w in self.written.items() if w.guarded}
+
+    def add_guarded(self, found: dict[Value, set[Guarded]]) -> None:
+        """What other ways have written, under conditions that do not hold on this one."""
+        for buffer, guarded in found.items():
+            self.written[buffer].guarded |= guarded
 
     # --- accesses ---------------------------------------------------------------------------
 
@@ -351,6 +369,10 @@ class SharedMemory:
             put = written.put if terms != () else written.put.intersection(cells)
             if not put or not self._put_by_others(buffer, lanes, cells, terms):
                 return
+        elif self._is_guarded(written, record, lanes, cells, terms):
+            return
+        if not written.put and self._is_counted(buffer, record):
+            return
         self.uncertain_reads.setdefault(record.operation, buffer)
         if terms != () or written.anywhere:
             return
@@ -358,6 +380,20 @@ class SharedMemory:
             if cell not in written.possibly:
                 self.unwritten.append(Unwritten(record, lane, cell))
                 return
+
+    def _is_guarded(
+        self, written: Written, record: Record, lanes: tuple[int, ...], cells: list[int],
+        terms: Terms | None,
+    ) -> bool:  # fmt: skip
+        """Whether the lanes that read are those for which the conditions of the writes hold."""
+        if terms != () or not written.guarded or written.put.intersection(cells):
+            return False
+        pairs = zip(lanes, cells, strict=True)
+        asked = [(lane, cell) for lane, cell in pairs if cell not in written.surely]
+        return are_written(self.space, written.guarded, record.facts, asked)
+
+    def _is_counted(self, buffer: Value, record: Record) -> bool:
+        return any(_is_below(self.space, record, n) for n in self.counted.get(buffer, ()))
 
     def _put_by_others(
         self, buffer: Value, lanes: tuple[int, ...], cells: list[int], terms: Terms | None
@@ -391,10 +427,20 @@ class SharedMemory:
         written.possibly.update(cells)
         if record.mask.exact and self.collected is None:
             written.surely.update(cells)
+            self._wrote_guarded(written, record, list(zip(lanes, cells, strict=True)))
             return
         must = record.mask.must
-        pairs = zip(lanes, cells, strict=True)
-        self.wrote({(buffer, lane, cell) for lane, cell in pairs if must >> lane & 1})
+        pairs = [(i, cell) for i, cell in zip(lanes, cells, strict=True) if must >> i & 1]
+        self._wrote_guarded(written, record, pairs)
+        self.wrote({(buffer, lane, cell) for lane, cell in pairs})
+
+    def _wrote_guarded(
+        self, written: Written, record: Record, pairs: list[tuple[int, int]]
+    ) -> None:
+        if record.guard and record.kind == "write":
+            guards = guards_of(self.space, record.guard, [lane for lane, _ in pairs])
+            cells = (cell for _, cell in pairs)
+            written.guarded.update(zip(cells, guards, strict=True))
 
     def may_write(self, buffer: Value, cell: int) -> bool:
         """Whether any lane may have written a cell, on any way up to here."""
@@ -531,6 +577,16 @@ def _by_facts(space: Space, first: Record, second: Record) -> bool:
     _narrow(space, intervals, others, second.mask)
     known = Knowledge(intervals, facts)
     return known.proves(difference.shifted(-1)) or known.proves(difference.scaled(-1).shifted(-1))
+
+
+def _is_below(space: Space, record: Record, count: Linear) -> bool:
+    """Whether the place of an access is from 0 to below a number in every lane that does it."""
+    if record.place is None:
+        return False
+    intervals = list(space.intervals)
+    _narrow(space, intervals, {atom: atom for atom in space.vectors}, record.mask)
+    known = Knowledge(intervals, list(record.facts))
+    return known.proves((count - record.place).shifted(-1)) and known.proves(record.place)
 
 
 def _narrow(space: Space, intervals: list[Interval], names: dict[int, int], mask: Mask) -> None:

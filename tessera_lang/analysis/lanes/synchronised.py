@@ -224,12 +224,49 @@ def unique_results(kernel: Operation) -> dict[Operation, object]:
     return found
 
 
+def filled_by_counts(kernel: Operation) -> dict[Operation, tuple[Value, ...]]:
+    """Reads of how many lanes have counted, each with the buffers of which then so many elements
+    are written from the first on: every 1 that is added to the cell is followed by a store at the
+    number that this gives, a barrier stands behind, and nothing else changes the cell."""
+    if not any(isinstance(o.operands[1].type, BufferType) for o in kernel.nested("tile.atomic")):
+        return {}
+    shape, found = _Shape(kernel), dict[Operation, tuple[Value, ...]]()
+    for atomics in shape.cells():
+        adding = [o for o in atomics if o.name != "tile.atomic_load"]
+        if (
+            not adding
+            or not shape.is_of_one_part(atomics)
+            or shape.starting_values(adding[0]) != {0}
+        ):
+            continue
+        if not all(_counts_up(shape, o) and shape.number(o.operands[0]) == 1 for o in adding):
+            continue
+        filled = set(shape.stored_at(adding[0]))
+        for other in adding[1:]:
+            filled.intersection_update(shape.stored_at(other))
+        counter, *place = adding[0].operands[1:]
+        numbers = [shape.number(v) for v in place]
+        for user in shape.users[counter] if filled else ():
+            if user.name == "tile.load" and shape.is_behind(user, adding[0]):
+                if numbers == [shape.number(v) for v in user.operands[1:]]:
+                    found[user] = tuple(filled)
+    return found
+
+
 def _counts_up(shape: _Shape, operation: Operation) -> bool:
     if operation.name != "tile.atomic" or operation.attributes["kind"] != "add":
         return False
     dtype, number = operation.result.type, shape.number(operation.operands[0])
     wide = isinstance(dtype, DType) and dtype.is_integer and dtype.bits >= 32
     return wide and number is not None and number > 0
+
+
+def widens(cast_: Operation) -> bool:
+    """Whether a cast keeps different numbers different."""
+    old, new = cast_.operands[0].type, cast_.result.type
+    if not (isinstance(old, DType) and isinstance(new, DType)):
+        return False
+    return old.is_integer and new.is_integer and new.bits >= old.bits
 
 
 def _is_wide_fence(operation: Operation) -> bool:
@@ -340,6 +377,24 @@ class _Shape:
         buffer = atomics[0].operands[BUFFER_AT[atomics[0].name]]
         before = [self._part(o) for o in self.users[buffer] if o.name == "tile.store"]
         return all(p is not None and mine is not None and p < mine for p in before)
+
+    def is_behind(self, operation: Operation, other: Operation) -> bool:
+        """Whether it is behind a barrier that comes after the other, and comes once."""
+        mine, before = self._part(operation), self._part(other)
+        return mine is not None and before is not None and before < mine
+
+    def stored_at(self, adding: Operation) -> Iterator[Value]:
+        """Buffers into which a lane that adds surely stores then, at the number that it gets."""
+        _, region, first = self.places[adding]
+        numbers = {adding.result}
+        for o in region.operations[first + 1 :]:
+            if o.holds(LEAVES):
+                return
+            if o.name == "tile.cast" and o.operands[0] in numbers and widens(o):
+                numbers.add(o.result)
+            if o.name == "tile.store" and set(o.operands[2:]) <= numbers:
+                if isinstance(o.operands[1].type, BufferType) and len(o.operands) == 3:
+                    yield o.operands[1]
 
     def _part(self, operation: Operation) -> int | None:
         """How many barriers at the top stand before an operation; None in what has others."""

@@ -23,7 +23,7 @@ from tessera_lang.analysis.races.hand_over_races import Runs, Shown, report
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.run_records import Meeting
 from tessera_lang.analysis.races.stored_values import Values
-from tessera_lang.analysis.races.updates import atomic_of, is_limit
+from tessera_lang.analysis.races.updates import atomic_of, is_limit, is_made_of
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
 from tessera_lang.ir.core import Operation, Value
@@ -543,6 +543,9 @@ def _help(pair: _Pair, definitions: Mapping[Value, Operation]) -> str:
         return _AMONG_ATOMICS
     if pair.b.writes:
         return "let one lane write, or give each lane an element of its own"
+    made = pair.b.kind == "read" and is_made_of(pair.a.operation, pair.b.operation, definitions)
+    if pair.update and not made:
+        return "keep it in a variable of the lane, or give each lane an element of its own"
     if pair.update:
         atomic = atomic_of(pair.a.operation, pair.b.operation, definitions)
         if atomic:
@@ -550,6 +553,11 @@ def _help(pair: _Pair, definitions: Mapping[Value, Operation]) -> str:
         return (
             "no one atomic does this update: repeat `atomic_cas` until it finds the element that"
             " was computed with (`tesserac explain T0414` shows the loop), or let one lane do all"
+        )
+    if pair.inside and made:
+        return (
+            "read what is needed into variables, put a `tbarrier()` behind that, and write then; if"
+            f" lanes of several groups touch these elements, write to another array than `{name}`"
         )
     if pair.inside:
         return "put a `tbarrier()` between the two, where every lane of the group gets to it"

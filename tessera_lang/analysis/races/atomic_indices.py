@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
+from tessera_lang.analysis.lanes.synchronised import widens
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ATOMICS, WRITES
 from tessera_lang.record import dataclass, field
@@ -65,7 +66,7 @@ class _Places:
         """Axes along which the index is a number of a counter."""
         for axis, index in enumerate(access.operands[BUFFER_AT[access.name] + 1 :]):
             made = self.made.get(index)
-            while made is not None and made.name == "tile.cast" and _widens(made):
+            while made is not None and made.name == "tile.cast" and widens(made):
                 made = self.made.get(made.operands[0])
             if made in counted:
                 yield axis, counted[made]
@@ -95,11 +96,3 @@ class _Places:
         made = self.made.get(value)
         held = made.attributes["value"] if made is not None and made.name == "tile.constant" else ""
         return held if isinstance(held, int) else None
-
-
-def _widens(cast_: Operation) -> bool:
-    """Whether a cast keeps different numbers different."""
-    old, new = cast_.operands[0].type, cast_.result.type
-    if not (isinstance(old, DType) and isinstance(new, DType)):
-        return False
-    return old.is_integer and new.is_integer and new.bits >= old.bits

@@ -1,13 +1,16 @@
 """Numbers that the indices of an access tell: those along its axes, and what follows from them.
 
 `i * n + j` with ``0 <= j < n`` tells ``i`` and ``j``; `i // n` and `i % n` together tell ``i``;
-where `t % 8` is known, `t // 8` tells ``t``. A number has a key that says how it is made of the
-indices: two accesses with equal indices have equal numbers of one key. Must not know lanes.
+where `t % 8` is known, `t // 8` tells ``t``. `i` and `n - 1 - i` tell the smaller of the two, and
+``(i, j)`` and ``(j, i)`` both, where it is known which is smaller. A number has a key that says how
+it is made of the indices: two accesses with equal indices have equal numbers of one key. Must not
+know lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
 from typing import TypeAlias, cast
 
 from tessera_lang.analysis.ranges.linear import Linear
@@ -18,14 +21,17 @@ from tessera_lang.types.dtype import DType, integer_range
 
 Key: TypeAlias = "tuple[object, ...]"
 _MOST = 24  # numbers of one access
+_MOST_SORTED = 6  # axes and what else there is of which pairs are compared
 
 
 @dataclass(slots=True)
 class Digits:
     """``remainders``: operations that compute one. ``keys``: what the atoms stand for, of which so
-    many as it has were looked at."""
+    many as it has were looked at. ``fixed``: elements of arrays that nothing in the kernel changes,
+    at places that are written out."""
 
     kernel: Operation
+    fixed: frozenset[Value] = frozenset()
     remainders: list[Operation] = field(default_factory=list[Operation])
     arguments: frozenset[Value] = frozenset()
     keys: dict[int, object] = field(default_factory=dict[int, object])
@@ -33,12 +39,22 @@ class Digits:
     def __post_init__(self) -> None:
         self.remainders = [o for o in self.kernel.walk() if o.name in ("tile.mod", "tile.and")]
         self.arguments = frozenset(self.kernel.regions[0].arguments)
+        self.fixed = frozenset(_fixed(self.kernel))
 
-    def of(self, state: State, indices: Mapping[int, Linear]) -> dict[Key, Linear]:
-        """By key, those of an access with these indices."""
-        found: dict[Key, Linear] = {(axis,): form for axis, form in indices.items()}
-        forms = indices.values()
-        if not any(self._is_made(atom) for form in forms for atom, _ in form.terms):
+    def of(
+        self,
+        state: State,
+        indices: Mapping[Key, Linear],
+        centres: Iterable[tuple[Key, Linear]] = (),
+    ) -> dict[Key, Linear]:
+        """By key, those of an access with these indices. ``centres``: along an axis, the sum of two
+        indices that lie opposite each other."""
+        found = dict(indices)
+        for key, centre in centres:
+            if key in indices:
+                found.update(self._folded(state, key, indices[key], centre))
+        found.update(self._sorted(state, indices))
+        if not any(self._is_made(atom) for form in found.values() for atom, _ in form.terms):
             return found
         rules = (self._divided, self._put_together, self._without_remainder)
         seen = 0
@@ -73,16 +89,42 @@ class Digits:
         return Linear(tuple(t for t in form.terms if self._is_alike(t[0])))
 
     def _is_alike(self, atom: int) -> bool:
-        """Whether it is a size, a number of the call, how many groups there are, or a product of
-        these."""
+        """Whether it is a size, a number of the call or of an array that stays, how many groups
+        there are, or a product of these."""
         key = self.keys.get(atom)
         if self._kind(atom) == "product":
             factors = cast("tuple[Linear, ...]", cast("Key", key)[2])
             return all(self._is_alike(a) for factor in factors for a, _ in factor.terms)
-        return key in self.arguments or self._kind(atom) == "count"
+        return key in self.arguments or key in self.fixed or self._kind(atom) == "count"
 
     def _is_base(self, form: Linear) -> bool:
         return bool(form.terms) and self.alike(form).terms == form.terms
+
+    # --- reflections ---
+
+    def _folded(
+        self, state: State, key: Key, form: Linear, centre: Linear
+    ) -> Iterator[tuple[Key, Linear]]:
+        """The smaller one of an index and the one opposite."""
+        ahead = centre.plus(form, -2)
+        if state.known.proves(ahead):
+            yield (*key, "fold", centre), form
+        elif state.known.proves(ahead.scaled(-1)):
+            yield (*key, "fold", centre), centre - form
+
+    def _sorted(self, state: State, indices: Mapping[Key, Linear]) -> Iterator[tuple[Key, Linear]]:
+        """Of two axes the smaller and the larger index."""
+        if len(indices) > _MOST_SORTED:
+            return
+        for (x, a), (y, b) in combinations(indices.items(), 2):
+            if len(x) > 1 or len(y) > 1 or not (a.terms and b.terms):
+                continue
+            if state.known.proves(b - a):
+                yield ("min", x, y), a
+                yield ("max", x, y), b
+            elif state.known.proves(a - b):
+                yield ("min", x, y), b
+                yield ("max", x, y), a
 
     # --- digits ---
 
@@ -186,11 +228,32 @@ class Digits:
         found: list[Linear] = []
         for o in self.remainders:
             a, b = (state.forms.get(v) for v in o.operands)
-            if a != number or b is None or o.result not in state.forms:
+            if a is None or b is None or o.result not in state.forms:
+                continue
+            if a != number and not (base.constant and not base.terms and _leaves(a - number, base)):
                 continue
             if b == base if o.name == "tile.mod" else _is_mask(b, base):
                 found.append(state.forms[o.result])
         return found
+
+
+def _leaves(difference: Linear, base: Linear) -> bool:
+    """Whether two numbers that differ so have one remainder by a number."""
+    parts = (difference.constant, *(factor for _, factor in difference.terms))
+    return all(part % base.constant == 0 for part in parts)
+
+
+def _fixed(kernel: Operation) -> Iterator[Value]:
+    made = {v: o for o in kernel.walk() for v in o.results}
+    views = {o.result: o.operands[0] for o in made.values() if o.name == "tile.view"}
+    other = {
+        views[v] for o in kernel.walk() if o.name != "tile.load" for v in o.operands if v in views
+    }
+    for o in kernel.nested("tile.load"):
+        array, *indices = o.operands
+        known = all(v in made and made[v].name == "tile.constant" for v in indices)
+        if known and array in views and views[array] not in other:
+            yield o.result
 
 
 def _is_mask(mask: Linear, base: Linear) -> bool:

@@ -9,7 +9,7 @@ to nobody. Must not know passes, syntax or targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import gcd
 from typing import TypeAlias, cast
 
@@ -43,7 +43,9 @@ class _Axis:
 class _Seen:
     """``axes`` of each pointer, by the key of a number that indices tell, and the same by
     remainders: those that all accesses have. ``one``: ids that guards hold to one number in all
-    accesses. ``steady``: what loops count by one step."""
+    accesses. ``steady``: what loops count by one step. ``centres``: along each axis of a pointer,
+    sums of an index with a falling id and of the one that lies opposite; ``fold``: whether these
+    are known from before, and used."""
 
     pointers: dict[Value, Value]
     steady: Sequence[Steady]
@@ -53,9 +55,13 @@ class _Seen:
     remainders: dict[Value, dict[Key, _Axis]] = field(
         default_factory=dict[Value, "dict[Key, _Axis]"]
     )
-    one: dict[Value, set[tuple[Id, int]]] = field(
-        default_factory=dict[Value, "set[tuple[Id, int]]"]
+    one: dict[Value, set[tuple[Id, Linear]]] = field(
+        default_factory=dict[Value, "set[tuple[Id, Linear]]"]
     )
+    centres: dict[Value, set[tuple[Key, Linear]]] = field(
+        default_factory=dict[Value, "set[tuple[Key, Linear]]"]
+    )
+    fold: bool = False
 
     def access(self, state: State, o: Operation) -> None:
         at = ACCESSES[o.name]
@@ -65,14 +71,15 @@ class _Seen:
         for atom, key in self.digits.see(state):
             if isinstance(key, tuple) and key[0] in ("lane", "group"):
                 self.ids[atom] = cast("Id", key)
-        held = {
-            (i, low) for atom, i in self.ids.items()
-            for low, high in [state.known.range(Linear(((atom, 1),)))] if low == high
-        }  # fmt: skip
+        held = set(self._held(state))
         self.one[pointer] = self.one.get(pointer, held) & held
         places = enumerate(o.operands[at + 1 :])
-        indices = {axis: state.form(v) for axis, v in places if is_integer(v)}
-        numbers = self.digits.of(state, indices)
+        indices: dict[Key, Linear] = {(n,): state.form(v) for n, v in places if is_integer(v)}
+        centres = self.centres.setdefault(pointer, set())
+        if not self.fold:
+            centres.update(self._centres(indices))
+        indices |= self._starts(state, indices)
+        numbers = self.digits.of(state, indices, centres if self.fold else ())
         for axes, of in ((self.axes, self._axis), (self.remainders, self._remainder)):
             before = axes.get(pointer)
             found = {
@@ -84,9 +91,49 @@ class _Seen:
                 found = {key: axis for key, axis in both if axis is not None}
             axes[pointer] = found
 
+    def _held(self, state: State) -> Iterator[tuple[Id, Linear]]:
+        """Ids that a guard holds to a number which is the same in the whole launch."""
+        for atom, i in self.ids.items():
+            mine = Linear(((atom, 1),))
+            low, high = state.known.range(mine)
+            if low == high:
+                yield i, Linear((), low)
+            for fact in state.known.facts:
+                other = mine - fact
+                if fact.coefficient(atom) != 1 or self.digits.alike(other).terms != other.terms:
+                    continue
+                if other.terms and state.known.proves(fact.scaled(-1)):
+                    yield i, other
+
+    def _centres(self, indices: Mapping[Key, Linear]) -> Iterator[tuple[Key, Linear]]:
+        for key, form in indices.items():
+            if any(factor < 0 for _, factor in self._ids_in(form)):
+                alike = self.digits.alike(form)
+                yield key, alike.shifted(form.constant)
+
+    def _starts(self, state: State, indices: Mapping[Key, Linear]) -> dict[Key, Linear]:
+        """The remainders of indices by the step of their counters: where these begin."""
+        found: dict[Key, Linear] = {}
+        for key, form in indices.items():
+            start, modulus = self._without_counters(state, form)
+            below = Linear((), modulus - 1) - start
+            if modulus and state.known.proves(start) and state.known.proves(below):
+                found[*key, "start", modulus] = start
+        return found
+
     def _remainder(self, state: State, form: Linear) -> _Axis | None:
         """The ids, and what the rest of the index is a multiple of: counters are where they begin
         and so many steps on."""
+        form, modulus = self._without_counters(state, form)
+        alike = self.digits.alike(form)
+        for atom, factor in (form - alike).terms:
+            if atom not in self.ids:
+                modulus = gcd(modulus, factor)
+        return _Axis(self._ids_in(form), (form.constant, form.constant), modulus, alike)
+
+    def _without_counters(self, state: State, form: Linear) -> tuple[Linear, int]:
+        """With where they begin in the place of counters, and what the difference is a multiple of:
+        0 where there is none."""
         modulus = 0
         counters = self._counters(state) if len(form.terms) > len(self._ids_in(form)) else {}
         for _ in range(_MOST_COUNTERS):
@@ -96,11 +143,7 @@ class _Seen:
             atom, factor = counter
             lower, step = counters[atom]
             form, modulus = form.replaced(atom, lower), gcd(modulus, factor * step)
-        alike = self.digits.alike(form)
-        for atom, factor in (form - alike).terms:
-            if atom not in self.ids:
-                modulus = gcd(modulus, factor)
-        return _Axis(self._ids_in(form), (form.constant, form.constant), modulus, alike)
+        return form, modulus
 
     def _counters(self, state: State) -> dict[int, tuple[Linear, int]]:
         """The atoms of counters, with the form of where they begin and the number of a step."""
@@ -180,11 +223,22 @@ def ownership(
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
     seen = _Seen(views, list(steady_values(kernel)), Digits(kernel))
     found = Owned(set(), set(), ranges(kernel, seen.access))
+    _own(found, seen, kernel, several, grid)
+    if any(seen.centres[p] for p in seen.axes.keys() - found.by_lanes):
+        seen = _Seen(views, seen.steady, Digits(kernel), centres=seen.centres, fold=True)
+        ranges(kernel, seen.access)
+        _own(found, seen, kernel, several, grid)
+    return found
+
+
+def _own(
+    found: Owned, seen: _Seen, kernel: Operation, several: bool, grid: Sequence[object]
+) -> None:
     group = kernel.integers("group")
     extents: dict[Id, int] = {("lane", axis): n for axis, n in enumerate(group)}
     extents.update((("group", axis), n) for axis, n in enumerate(grid) if isinstance(n, int))
     rank = max(1, cast("int", kernel.attributes["grid_rank"]))
-    other = _used_otherwise(kernel, views)
+    other = _used_otherwise(kernel, seen.pointers)
     for pointer, by_key in seen.axes.items():
         if pointer in other:
             continue
@@ -195,7 +249,6 @@ def ownership(
         found.by_groups.add(pointer)
         if told.issuperset(i for i in _axes("lane", len(group)) if extents[i] > 1):
             found.by_lanes.add(pointer)
-    return found
 
 
 def _axes(of: str, rank: int) -> list[Id]:

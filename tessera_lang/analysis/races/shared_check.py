@@ -7,7 +7,7 @@ not know how the accesses are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Literal, cast
 
@@ -26,6 +26,7 @@ from tessera_lang.analysis.lanes.shared_access_log import (
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.hand_over_races import Runs, report
 from tessera_lang.analysis.races.run_records import Meeting
+from tessera_lang.analysis.races.updates import is_made_of
 from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
@@ -167,7 +168,7 @@ def _shown_by_lanes(
         orders = _Orders(kernel, launch, effort)
         for together in _by_place(_meetings(traces, orders, uniform)):
             found.races = "witness"
-            found.errors.append(_race(launch, together))
+            found.errors.append(_race(launch, together, uniform.definitions))
         if found.errors:
             return
 
@@ -265,7 +266,9 @@ def _conflict(a: Event, b: Event, uniform: Uniformity) -> bool:
     return "write" in (a.kind, b.kind) or {a.kind, b.kind} == {"read", "atomic"}
 
 
-def _race(launch: Launch, together: Sequence[_Meeting]) -> Diagnostic:
+def _race(
+    launch: Launch, together: Sequence[_Meeting], definitions: Mapping[Value, Operation]
+) -> Diagnostic:
     """The first of these in full."""
     a, b, lanes = together[0]
     rounds = (_apart_by_rounds(x, y) for x, y, _ in together)
@@ -293,13 +296,19 @@ def _race(launch: Launch, together: Sequence[_Meeting]) -> Diagnostic:
         notes.append(f"{pairs} in `{b.buffer.name}` between the same two barriers")
     return Diagnostic(
         "T0410", message, b.operation.span, f"lane {lanes[1]} {_does(b)} {place} here",
-        labels=labels, notes=tuple(notes), helps=(_help(a, b, around is not None),),
+        labels=labels, notes=tuple(notes), helps=(_help(a, b, around is not None, definitions),),
     )  # fmt: skip
 
 
-def _help(a: Event, b: Event, around: bool) -> str:
+def _help(a: Event, b: Event, around: bool, definitions: Mapping[Value, Operation]) -> str:
     """No barrier comes between what lanes do in one statement, but for two iterations."""
     if a.operation is not b.operation:
+        if a.kind == "read" and b.kind == "write" and not around:
+            if is_made_of(b.operation, a.operation, definitions):
+                return (
+                    "read what is needed into variables, put a `tbarrier()` behind that, and write"
+                    " then, with one more `tbarrier()` before it is read again"
+                )
         return "put a `tbarrier()` between the two, where every lane of the group gets to it"
     apart = "let one lane write, or give each lane an element of its own"
     return apart + (", or put a `tbarrier()` into the loop" if around else "")

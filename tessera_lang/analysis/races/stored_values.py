@@ -7,6 +7,7 @@ what it is compared for.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 
 from tessera_lang.analysis.lanes.concrete_lane import Trace, whole_float
@@ -60,6 +61,8 @@ class Values:
         parts = tuple(id(v) if is_view(v) else self._of(v, trace) for v in operation.operands)
         if operation.name == "tile.cast" and (whole := whole_float(operation, parts[0])):
             return whole
+        if (exact := _exact_float(operation, parts)) is not None:
+            return exact
         shown = self._shown.get(operation)
         if shown is None:
             named = ((k, str(v)) for k, v in operation.attributes.items() if k != "site")
@@ -99,6 +102,34 @@ class Values:
             free = tuple(v for v in used if v not in inside)
             self._free[operation] = free if followed else None
         return self._free[operation]
+
+
+def _exact_float(operation: Operation, parts: tuple[object, ...]) -> str | None:
+    """A sum, a difference, a product or the negative of known floats, written as a literal is,
+    where f32 has it exactly: then it is that in every order of rounding."""
+    dtype = operation.result.type
+    if not isinstance(dtype, DType) or not dtype.is_float or dtype.bits < 32:
+        return None
+    numbers = [float(part) for part in parts if isinstance(part, str)]
+    near = all(n == 0 or _LEAST <= abs(n) <= _LARGEST for n in numbers)
+    if len(numbers) < len(parts) or not near:
+        return None
+    match operation.name:
+        case "tile.add":
+            result = numbers[0] + numbers[1]
+        case "tile.sub":
+            result = numbers[0] - numbers[1]
+        case "tile.mul":
+            result = numbers[0] * numbers[1]
+        case "tile.neg":
+            result = -numbers[0]
+        case _:
+            return None
+    (rounded,) = struct.unpack("f", struct.pack("f", result))
+    return repr(result) if rounded == result else None
+
+
+_LEAST, _LARGEST = 2.0**-20, 2.0**24  # of what a double has the sum and the product exactly
 
 
 def is_view(value: Value) -> bool:

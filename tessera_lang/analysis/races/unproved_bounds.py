@@ -3,8 +3,9 @@
 Owns what `--strict` tells of bounds: T0402 with the launch and the lane where it is sure, T0412
 where only data say whether the lane comes there, where the call says how many groups there are, or
 where nothing shows that an access stays inside. The lanes of small launches are followed one by
-one, every way where data say which. Indices that are made of data are left to the guards. Must
-not know ranges beyond which accesses are open.
+one, every way where data say which. Indices that are made of data are left to the guards, unless
+the kernel says how far they go, and that is too far. Must not know ranges beyond which accesses are
+open, and how far an index goes.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tessera_lang.target.launch_plan import LaunchPlan
 _STEPS = 300_000  # operations of all lanes that are followed for a kernel
 _ENOUGH = 3  # launches in which nothing is outside, where sizes are not numbers
 _NAMED = 6  # launches in a note
+_OF_ITS_TYPE = 1 << 30  # an index that may be as large is one of which the kernel says nothing
 
 
 @dataclass(slots=True)
@@ -93,6 +95,8 @@ def unproved_bounds(
             fine[key[0]] = None
         elif o in found.inside or (o not in found.unknown and not found.enough):
             reports.setdefault(key, _not_followed(o, found))
+        elif o in found.unknown and (limit := _limit_outside(o, known)) is not None:
+            reports.setdefault(key, _by_data(o, *limit))
     return [*reports.values(), *_note(kernel, fine, found)]
 
 
@@ -171,6 +175,38 @@ def _outside(
         "T0402", f"in {where} this index is {at}",
         operation.span, f"outside in {where}{with_}",
         helps=(help_,),
+    )  # fmt: skip
+
+
+def _limit_outside(operation: Operation, known: Ranges) -> tuple[int, int] | None:
+    """The axis along which an index of data has a limit that the kernel says, as in `x[i] & 31`,
+    and that is outside or may be so; and the limit."""
+    verdict = known.accesses[operation]
+    if verdict.verdict != "unknown":
+        return None
+    array = operation.operands[BUFFER_AT[operation.name]]
+    extent = array.array_type.shape[verdict.axis]
+    low, high = verdict.index
+    if -_OF_ITS_TYPE < low < 0:
+        return verdict.axis, low
+    if 0 <= high < _OF_ITS_TYPE and (extent is None or high >= extent):
+        return verdict.axis, high
+    return None
+
+
+def _by_data(operation: Operation, axis: int, limit: int) -> Diagnostic:
+    array = operation.operands[BUFFER_AT[operation.name]]
+    extent = array.array_type.shape[axis]
+    where = f"axis {axis} of {_name(operation)}" if len(array.array_type.shape) > 1 else "the array"
+    size = f" (size {extent})" if extent is not None else ""
+    way = "from" if limit < 0 else "up to"
+    return Diagnostic(
+        "T0412",
+        f"it is not proved that this index is inside of {_name(operation)}",
+        operation.span, f"data decide it, {way} {limit}, which may be outside of {where}{size}",
+        "warning", notes=("an element outside is read as 0, and is not written",),
+        helps=("bring the index inside (`max(0, min(i, n - 1))`, a remainder), or let a lane do"
+               " this only where it is",),
     )  # fmt: skip
 
 

@@ -43,6 +43,11 @@ def atomic_of(store: Operation, load: Operation, definitions: Definitions) -> st
     return "" if _reads_too(others, load, definitions) else name
 
 
+def is_made_of(store: Operation, load: Operation, definitions: Definitions) -> bool:
+    """Whether what is stored is computed from what a load reads."""
+    return _comes_from(store.operands[0], load, definitions)
+
+
 def is_limit(
     kernel: Operation, store: Operation, load: Operation, definitions: Definitions
 ) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from tessera_lang.analysis.uniformity.lane_uniformity import Cause, Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import LOOP_EXITS, LOOPS
 from tessera_lang.ir.tile.ops import WARP_OPS
 
 _SOURCES = {
@@ -72,8 +73,25 @@ def _report(
         "some lanes may be missing here",
         labels=tuple(labels),
         notes=("a barrier waits for all lanes of the group; one that is missing would hang it",),
-        helps=("move the barrier out, and keep only the work of single lanes inside `if`",),
+        helps=(_help(cause),),
     )
+
+
+def _help(cause: Cause) -> str:
+    left = cause.exit.name if cause.exit is not None else ""
+    if left in LOOP_EXITS:
+        return (
+            "let the whole group decide when the loop ends: `group_max(...)` gives every lane one"
+            " number to ask"
+        )
+    if left:
+        return "let all lanes stay up to the last barrier, and put what some of them do inside `if`"
+    if cause.operation.name in LOOPS:
+        return (
+            "let all lanes go through the loop equally often, as `for k in range(0, n, 64)` does,"
+            " and put the work of single lanes inside `if`: `if k + t < n: ...`"
+        )
+    return "move the barrier out, and keep only the work of single lanes inside `if`"
 
 
 def _parting(cause: Cause, parted: Mapping[Operation, tuple[int, int]]) -> str:
