@@ -12,28 +12,29 @@ from tessera_lang.sema.bound_names import expressions, statement_expressions, st
 from tessera_lang.sema.expression_text import item_source, source_of
 from tessera_lang.syntax import ast
 
-_Definitions = dict[str, ast.Expr | None]
+Definitions = dict[str, ast.Expr | None]
 """The value of each name that is assigned once; None of others."""
 
 
 def places_below_0(function: ast.FunctionDef) -> Iterator[Diagnostic]:
     """A warning for each ``x[op.arange(n) - 1]``: in a kernel a computed place below 0 does not
     count from the end. None where the kernel compares places, since then it may choose."""
-    values = _definitions(function)
+    values = definitions(function)
     roots = [e for s in statements(function.body) for e in statement_expressions(s)]
     stored = {t for s in statements(function.body) for t in targets(s)}
     found = [
         _warning(array, axis, item, least, e in stored)
-        for root in roots for e in expressions(root) for array, axis, item in _chosen(e)
-        if (least := _least(item, values)) is not None and least < 0
+        for root in roots for e in expressions(root) for array, axis, item in chosen(e)
+        if (least := least_of(item, values)) is not None and least < 0
     ]  # fmt: skip
     parts = (e for root in roots for e in expressions(root)) if found else ()
     if not any(isinstance(e, ast.Compare) and _counts(e, values) for e in parts):
         yield from found
 
 
-def _definitions(function: ast.FunctionDef) -> _Definitions:
-    found: _Definitions = dict.fromkeys(p.name for p in (*function.brackets, *function.parameters))
+def definitions(function: ast.FunctionDef) -> Definitions:
+    """What the names of a function stand for, where one statement says it."""
+    found: Definitions = dict.fromkeys(p.name for p in (*function.brackets, *function.parameters))
     for s in statements(function.body):
         for target in targets(s):
             if not isinstance(target, ast.Name):
@@ -43,13 +44,17 @@ def _definitions(function: ast.FunctionDef) -> _Definitions:
     return found
 
 
-def _chosen(e: ast.Expr) -> Iterator[tuple[ast.Expr, int, ast.Expr]]:
+def chosen(e: ast.Expr) -> Iterator[tuple[ast.Expr, int, ast.Expr]]:
     """The array, the axis and the places of each axis of which places are taken."""
     if isinstance(e, ast.Subscript):
         items = [i for i in e.items if not isinstance(i, ast.NoneLit)]
         for axis, item in enumerate(items):
             yield e.value, axis, item
-    elif isinstance(e, ast.Call) and _is_call(e, "take") and len(e.arguments) == 2:
+    elif (
+        isinstance(e, ast.Call)
+        and len(e.arguments) == 2
+        and (_is_call(e, "take") or _is_call(e, "take_along_axis"))
+    ):
         axis = _number(e.keywords[0].value) if e.keywords else 0
         if axis is not None:
             yield e.arguments[0], axis, e.arguments[1]
@@ -59,7 +64,7 @@ def _is_call(e: ast.Expr, name: str) -> bool:
     return isinstance(e, ast.Call) and source_of(e.function) == f"op.{name}"
 
 
-def _counts(e: ast.Expr, values: _Definitions) -> bool:
+def _counts(e: ast.Expr, values: Definitions) -> bool:
     """Whether places that count up are part of an expression, or of what its names stand for."""
     seen: set[str] = set()
     todo = [e]
@@ -75,7 +80,7 @@ def _counts(e: ast.Expr, values: _Definitions) -> bool:
     return False
 
 
-def _least(e: ast.Expr, values: _Definitions) -> int | None:
+def least_of(e: ast.Expr, values: Definitions) -> int | None:
     """The least of places that count up from a number that is written; None of others."""
     added = 0
     seen: set[str] = set()
@@ -86,7 +91,7 @@ def _least(e: ast.Expr, values: _Definitions) -> int | None:
                 return None
             seen.add(e.id)
             e = value
-        elif isinstance(e, ast.Subscript) and all(map(_is_whole, e.items)):
+        elif isinstance(e, ast.Subscript) and all(map(is_whole, e.items)):
             e = e.value
         elif isinstance(e, ast.Binary) and e.operator in ("+", "-"):
             right, left = _number(e.right), _number(e.left)
@@ -105,7 +110,7 @@ def _least(e: ast.Expr, values: _Definitions) -> int | None:
             return None
 
 
-def _is_whole(item: ast.Expr) -> bool:
+def is_whole(item: ast.Expr) -> bool:
     """``:`` and ``None``, which leave all places."""
     if isinstance(item, ast.SliceExpr):
         return item.lower is None and item.upper is None and item.step is None

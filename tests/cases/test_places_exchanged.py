@@ -1,4 +1,5 @@
-"""Tiles that a loop carries, each of which is computed of places that the others have."""
+"""Tiles that a loop carries, each of which is computed of places that the others have; arrays that
+one statement stores into each other."""
 
 from __future__ import annotations
 
@@ -54,3 +55,34 @@ def test_a_gathered_tile_that_several_are_made_of(count: int, target: Any) -> No
         for got, want in zip(found, python(count, forms, a, keys, 4),
                              strict=True):  # fmt: skip
             np.testing.assert_array_equal(np.asarray(got), want, err_msg=text)
+
+
+EXCHANGES = {
+    "a[:], b[:] = b, a": ("b", "a"), "a[:], b[:] = b * 1, a * 1": ("b", "a"),
+    "a[:], b[:] = a + b, a - b": ("a + b", "a - b"),
+    "a[0:3], a[3:6] = a[3:6], a[0:3]": ("np.concatenate((a[3:6], a[0:3], a[6:]))", "b"),
+    "a[1:], a[:-1] = a[:-1], a[1:]": ("np.append(a[1:], a[-2])", "b"),
+    "a[0], b[1] = b[1], a[0]": ("np.append(b[1], a[1:])", "np.concatenate((b[:1], a[:1], b[2:]))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("statement", EXCHANGES)
+@pytest.mark.sample(6)
+def test_the_right_side_is_computed_before_anything_is_stored(statement: str, target: Any) -> None:
+    a, b = np.arange(1, 8, dtype=np.int32), -np.arange(3, 10, dtype=np.int32)
+    known: Any = {"a": a.copy(), "b": b.copy(), "np": np}
+    want: list[Any] = [eval(e, known) for e in EXCHANGES[statement]]
+    source = f"@op.kernel\ndef k(a: mut i32[n], b: mut i32[n]):\n    {statement}\n"
+    m: Any = tessera.compile(source, target=target)
+    m.k(a, b)
+    for got, wanted in zip((a, b), want, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_the_host_program_stores_as_numpy_does() -> None:
+    a, b = np.arange(1, 8, dtype=np.int32), -np.arange(3, 10, dtype=np.int32)
+    want = b.copy()
+    m: Any = tessera.compile("def f(a, b):\n    a[:], b[:] = b, a\n", target="cpu")
+    m.f(a, b)
+    np.testing.assert_array_equal([a, b], [want, want])

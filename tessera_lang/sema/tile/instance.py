@@ -37,6 +37,7 @@ from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.sema.tile.in_place import body_in_place
+from tessera_lang.sema.tile.places_of_the_run import check_places
 from tessera_lang.sema.tile.reshape import check_reshaped
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
@@ -100,6 +101,7 @@ def examine_kernel(
     conditions = check_conditions(c)
     check_sums(c)
     check_reshaped(c)
+    check_places(c)
     check_tile(c)
     if not any(d.severity == "error" for d in c.reports):
         unused_variables(c)
