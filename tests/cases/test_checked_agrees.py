@@ -8,10 +8,14 @@ from tests.fuzz.agreement import NO_LAUNCH, fault, launch, nothing_proved, unche
 from tests.fuzz.verdicts import Case, cases
 
 # A wrong one that came later may show only where a certain lane comes first, or at other sizes.
+# Of the fourth ones: an exit that data decide, a size of more than eight, and orders that a release
+# of anything makes here.
+_NOT_SHOWN = {"f0_06", "f5_10", "f1_02", "f1_06", "f1_12"}
 ALL = [
     c
     for c in cases()
-    if "not run" not in c.hint and (c.right or not c.kind.startswith(("read_", "later_")))
+    if "not run" not in c.hint
+    and (c.right or not (c.kind.startswith(("read_", "later_")) or c.name in _NOT_SHOWN))
 ]
 
 TWO_GROUPS = """

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -125,6 +127,111 @@ def unwritten(text: str) -> bool:
             if s.faults():
                 return True
     return False
+
+
+class _Counted:
+    """Cells that count, as Python sees them."""
+
+    def __init__(self) -> None:
+        self.cells = [0, 0]
+
+    def add(self, place: int, number: int) -> int:
+        self.cells[place] += number
+        return self.cells[place] - number
+
+    def __getitem__(self, place: int) -> int:
+        return self.cells[place]
+
+    def __setitem__(self, place: int, number: int) -> None:
+        self.cells[place] = number
+
+
+def counting(seed: int) -> str:
+    """Lanes count, store at the numbers that they get, and read below the count, or nearly so."""
+    r = random.Random(seed)
+    maker = _Maker(seed)
+    add = f"atomic_add(c[{r.choice('00001')}], {r.choice('1111112')})"
+    number = r.choice(("p", "p", "p", "p", "p + 1", "p * 1", "t", "7 - p"))
+    store = [f"p = {add}", f"s[{number}] = f32(t)"]
+    if r.random() < 0.15:
+        store.insert(1, f"if {r.choice(LANE)}: p += 1")
+    if r.random() < 0.15:
+        store[-1] = f"if {r.choice(LANE)}: {store[-1]}"
+    lines = [f"if t < 2: c[t] = {r.choice('0000001')}", "tbarrier()"]
+    for _ in range(r.choice((1, 1, 2))):
+        lines += [f"if {maker.condition(LANE)}:", *(f"    {line}" for line in store)]
+    if r.random() < 0.1:
+        lines.append("if t == 0: atomic_add(c[0], 1)")
+    lines.append("tbarrier()")
+    if r.random() < 0.15:
+        lines += ["if t == 0: c[0] = 5", "tbarrier()"]
+    if r.random() < 0.1:
+        lines += ["if t < h: atomic_add(c[0], 1)", "tbarrier()"]
+    count = r.choice(("c[0]", "c[0]", "c[0]", "c[1]"))
+    lines += r.choice((
+        [f"if t < {count}: y0 += s[t]"],
+        [f"if t + 1 < {count}: y0 += s[t + 1]"],
+        [f"if t <= {count}: y0 += s[t]"],
+        [f"for k in range(t, {count}, 8): y0 += s[k]"],
+        [f"for k in range({count}): y0 += s[k]"],
+        [f"for k in range(t, {count}, 8): y0 += s[k + 1]"],
+        [f"count = {count}", "if count > 7 - t: y0 += s[7 - t]"],
+        [f"if t - 1 < {count}: y0 += s[t - 1]"],
+        [f"if {count} > 3: y0 += s[3]"],
+        [f"for k in range(1, {count}): y0 += s[k] - s[k - 1]"],
+    ))  # fmt: skip
+    head = "@kernel tile[(4, 2)] grid[(m,)]\ndef f(x: i32[m, 8], y: f32[n], h: index):\n"
+    start = ["s, c = tshared.alloc((8,), f32), tshared.alloc((2,), i32)", "y0: f32 = 0.0",
+             "t = tile_linear_id()", "a, b, q = tile_id(0), tile_id(1), group_id(0)",
+             "i, j = q * 4 + a, q * 2 + b"]  # fmt: skip
+    return head + "".join(f"    {line}\n" for line in (*start, *lines))
+
+
+def reads_beyond(text: str) -> bool:
+    """The same as ``unwritten``, of programs that count."""
+    lines = [line for line in text.splitlines()[3:] if not re.match(r"    (t|a, b, q) =", line)]
+    body = "\n".join(lines).replace("tbarrier()", "yield")
+    body = re.sub(r"atomic_add\(c\[(\d)\], (\d)\)", r"c.add(\1, \2)", body)
+    code = compile("def lane(t, a, b, q):\n" + body, "kernel", "exec")
+    for (m, n), h, seed in itertools.product(SIZES, CALLS, (1, 2)):
+        for q in range(m):
+            s = _Buffer()
+            names: dict[str, Any] = {"m": m, "n": n, "h": h, "x": _Data(seed), "s": s,
+                                     "c": _Counted(), "f32": float}  # fmt: skip
+            exec(code, names)
+            lanes = [names["lane"](t, t // 2, t % 2, q) for t in range(LANES)]
+            alive = True
+            while alive:
+                alive = False
+                for s.lane, lane in enumerate(lanes):
+                    alive |= next(lane, "its end") is None
+                s.interval += 1
+            if s.faults():
+                return True
+    return False
+
+
+def held_counts(seeds: range) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        text = counting(seed)
+        made, plan, diagnostics = lower_source(text)
+        if any(d.severity == "error" and d.code not in ("T0410", "T0411") for d in diagnostics):
+            seen["refused"] += 1
+            continue
+        found, wrong = check_shared(made.operations[0], plan), reads_beyond(text)
+        seen[f"{found.unwritten}, {'wrong' if wrong else 'right'}"] += 1
+        assert found.unwritten != "proved" or not wrong, text
+    return seen
+
+
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(b, marks=pytest.mark.slow) for b in range(1, 6))]
+)
+def test_what_is_read_below_a_count_is_written(block: int) -> None:
+    seen = held_counts(range(block * 200, block * 200 + (200 if block else 30)))
+    assert seen["proved, right"] > 2
+    assert seen["not proved, wrong"] + seen["witness, wrong"] > 3
 
 
 def held(seeds: range) -> Counter[str]:

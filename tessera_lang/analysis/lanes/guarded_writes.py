@@ -7,33 +7,27 @@ the axes of its tile exchanged. Must not know the IR, nor which conditions there
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable
 
 from tessera_lang.analysis.lanes.lane_forms import Space, Terms
 from tessera_lang.analysis.ranges.linear import Linear
-
-Guard: TypeAlias = "frozenset[tuple[Terms, int]]"
-"""What is at least 0 in one lane: unknowns that all lanes share, and a number."""
-Guarded: TypeAlias = "tuple[int, Guard]"
-"""A cell, and the guard under which it has been written."""
+from tessera_lang.record import dataclass
 
 
-def guards_of(space: Space, facts: Iterable[Linear], lanes: Sequence[int]) -> list[Guard]:
-    """The guard that facts are in each of some lanes."""
-    parts = [space.split(fact) for fact in dict.fromkeys(facts)]
-    return [frozenset((terms, numbers[lane]) for terms, numbers in parts) for lane in lanes]
+@dataclass(frozen=True, slots=True, eq=False)
+class Guarded:
+    """One write: what is at least 0 in a lane that does it, and the cell of each lane that may."""
+
+    facts: tuple[Linear, ...]
+    cells: tuple[tuple[int, int], ...]
 
 
 def are_written(
     space: Space, written: Iterable[Guarded], facts: Iterable[Linear],
     accesses: Iterable[tuple[int, int]],
 ) -> bool:  # fmt: skip
-    """Whether all ``accesses``, each a lane and its cell, are of cells that a guard which holds in
-    that lane says are written."""
-    by_cell: dict[int, list[Guard]] = {}
-    for cell, guard in written:
-        by_cell.setdefault(cell, []).append(guard)
+    """Whether all ``accesses``, each a lane and its cell, are of cells that a lane has written
+    whose conditions hold if ``facts`` do in the one that reads."""
     known: dict[Terms, list[tuple[int, ...]]] = {}
     for fact in dict.fromkeys(facts):
         terms, numbers = space.split(fact)
@@ -44,7 +38,19 @@ def are_written(
             return True
         return any(numbers[lane] <= number for numbers in known.get(terms, ()))
 
-    return all(
-        any(all(holds(*part, lane) for part in guard) for guard in by_cell.get(cell, ()))
-        for lane, cell in accesses
-    )
+    left = set(accesses)
+    for write in written:
+        parts = [space.split(fact) for fact in dict.fromkeys(write.facts)]
+        by: dict[int, list[int]] = {}
+        for lane, cell in write.cells:
+            by.setdefault(cell, []).append(lane)
+        left = {
+            (lane, cell) for lane, cell in left
+            if not any(
+                all(holds(terms, numbers[writer], lane) for terms, numbers in parts)
+                for writer in by.get(cell, ())
+            )
+        }  # fmt: skip
+        if not left:
+            return True
+    return not left

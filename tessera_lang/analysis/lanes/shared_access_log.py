@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Literal, TypeAlias, cast
 
-from tessera_lang.analysis.lanes.guarded_writes import Guarded, are_written, guards_of
+from tessera_lang.analysis.lanes.guarded_writes import Guarded, are_written
 from tessera_lang.analysis.lanes.lane_forms import Mask, Space, Terms
 from tessera_lang.analysis.ranges.linear import Interval, Knowledge, Linear
 from tessera_lang.ir.core import BufferType, Operation, Value
@@ -427,7 +427,7 @@ class SharedMemory:
         written.possibly.update(cells)
         if record.mask.exact and self.collected is None:
             written.surely.update(cells)
-            self._wrote_guarded(written, record, list(zip(lanes, cells, strict=True)))
+            self._wrote_guarded(written, record, zip(lanes, cells, strict=True))
             return
         must = record.mask.must
         pairs = [(i, cell) for i, cell in zip(lanes, cells, strict=True) if must >> i & 1]
@@ -435,12 +435,10 @@ class SharedMemory:
         self.wrote({(buffer, lane, cell) for lane, cell in pairs})
 
     def _wrote_guarded(
-        self, written: Written, record: Record, pairs: list[tuple[int, int]]
+        self, written: Written, record: Record, pairs: Iterable[tuple[int, int]]
     ) -> None:
         if record.guard and record.kind == "write":
-            guards = guards_of(self.space, record.guard, [lane for lane, _ in pairs])
-            cells = (cell for _, cell in pairs)
-            written.guarded.update(zip(cells, guards, strict=True))
+            written.guarded.add(Guarded(record.guard, tuple(pairs)))
 
     def may_write(self, buffer: Value, cell: int) -> bool:
         """Whether any lane may have written a cell, on any way up to here."""
