@@ -214,3 +214,61 @@ def test_check_knows_brackets_by_sizes() -> None:
     """As the launch does."""
     text = f"{BRACKETS}print(f(op.ones((2, 3), f32), op.ones((9,), f32)))\n"
     assert not Session(overlay={"p.tessera": text}).check("p.tessera")
+
+
+SHIFTED = """
+@op.kernel
+def f(x: f32[m, n], y: mut f32[m, n]):
+    for i in op.tile_range(m, step=1):
+        for q in range(0, n, {width}):
+            acc = op.window(x[i, :], q - 1, {width})
+            y[i, q:q+{width}] = acc[0:n-q]
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [64, 256])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 256, 300, 512])
+@pytest.mark.sample(5)
+def test_parts_of_a_row_by_windows_where_one_tile_is_enough_or_not(
+    n: int, width: int, target: str
+) -> None:
+    """A loop of one round is a loop: what holds for several tiles holds for one."""
+    x = _R.normal(size=(3, n)).astype(np.float32)
+    y = np.zeros_like(x)
+    module_for(target, SHIFTED.format(width=width)).f(x, y)
+    want = np.concatenate((np.zeros((3, 1), np.float32), x[:, :-1]), axis=1)
+    np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i32", "u16", "f32", "f64"])
+@pytest.mark.parametrize("head", ["@op.kernel\n", "@kernel tile[(32,)] grid[(1,)]\n"])
+@pytest.mark.sample(4)
+def test_a_dtype_that_has_a_name_takes_a_literal(head: str, dtype: str) -> None:
+    """``T = i32`` in the file, then ``a: T`` of a variable that begins as a literal."""
+    body = "a: T = 3\n    y[0] = a + T(2)\n" if "op" in head else (
+        "if tile_linear_id() == 0:\n        a: T = 3\n        y[0] = a + T(2)\n")  # fmt: skip
+    text = f"T = {dtype}\n\n\n{head}def f(y: mut T[n]):\n    {body}"
+    y = np.zeros(2, {"i": "int", "u": "uint", "f": "float"}[dtype[0]] + dtype[1:])
+    module_for("cpu", text).f(y)
+    assert y[0] == 5
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i8", "u8", "f32"])
+def test_a_parameter_whose_dtype_has_a_name_takes_a_literal_of_the_host(dtype: str) -> None:
+    text = f"T = {dtype}\n\n\n@op.kernel\ndef f(x: T[n], a: T):\n    return x + a\n"
+    text += f"\n\ny = f(op.full((3,), 2, dtype={dtype}), 3)\nprint(y[1])\n"
+    session = Session(overlay={"p.tessera": text})
+    assert not session.check("p.tessera")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["u8", "u32", "u64", "i8", "i32", "i64"])
+@pytest.mark.sample(4)
+def test_quotients_are_rounded_up_in_every_integer_type(dtype: str, target: str) -> None:
+    kind = {"i": "int", "u": "uint"}[dtype[0]] + dtype[1:]
+    x = np.array([0, 1, 2, 5, 6, 7, 100, np.iinfo(kind).max], kind)
+    text = f"@op.kernel\ndef f(x: {dtype}[n], y: mut {dtype}[n]):\n    y[:] = ceil_div(x, 3)\n"
+    y = np.zeros_like(x)
+    module_for(target, text).f(x, y)
+    assert y.tolist() == [-(-int(v) // 3) for v in x]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ParseCache, ParsedModule, ast, parse_module
 from tessera_lang.syntax.dump import dump
@@ -94,6 +96,20 @@ def test_edits_give_what_a_fresh_parse_gives() -> None:
         text = text[:at] + new + text[at + length :]
         cached = parse(text, cache)
         fresh = parse_module(SourceFile("m", text))
+        assert dump(cached.module) == dump(fresh.module)
+        assert [_key(d) for d in cached.diagnostics] == [_key(d) for d in fresh.diagnostics]
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+@pytest.mark.parametrize("at", [0, 40, 200])
+def test_a_text_that_is_open_for_a_while_leaves_nothing_behind(quotes: str, at: int) -> None:
+    """Key by key, with states in which the rest of the file is text; then all of it taken back,
+    and the file opened again with the same cache."""
+    cache, at = ParseCache(), FILE.index("\n", at) + 1
+    typed = f"{quotes}of two\n  lines{quotes}\n"
+    states = [FILE[:at] + typed[:k] + FILE[at:] for k in range(len(typed) + 1)]
+    for text in (FILE, *states, *reversed(states), "", FILE):
+        cached, fresh = parse(text, cache), parse_module(SourceFile("m", text))
         assert dump(cached.module) == dump(fresh.module)
         assert [_key(d) for d in cached.diagnostics] == [_key(d) for d in fresh.diagnostics]
 
