@@ -151,3 +151,34 @@ LIBRARY_NAMES: dict[str, str] = {
     "matrix_power": "A square matrix as a factor so many times.",
 }
 """Members of ``op`` that the host program alone has, as functions of ``std.arrays``."""
+
+_AXES = {"1d": "one axis", "2d": "two axes", "3d": "three axes"}
+NETWORK_NAMES: dict[str, str] = {
+    **{f"conv{n}": f"The convolution over {axes}, with the arguments of PyTorch."
+       for n, axes in _AXES.items()},
+    **{f"conv_transpose{n}": f"The gradient of `op.conv{n}` by its input: a transposed convolution."
+       for n in _AXES},
+    **{f"max_pool{n}": f"The greatest element of each window of {axes}."
+       for n, axes in _AXES.items()},
+    **{f"avg_pool{n}": f"The mean of each window of {axes}." for n, axes in _AXES.items()},
+    "batch_norm": "Normalized by channel, over the whole batch or by running moments.",
+    "group_norm": "Normalized over groups of channels of each example.",
+    "instance_norm": "Normalized over each channel of each example.",
+    "layernorm": "Normalized along the last axis, with a weight and a bias.",
+    "rmsnorm": "Divided by the root of the mean square along the last axis.",
+    "log_softmax": "The logarithm of the softmax along an axis.",
+    "cross_entropy": "The loss of numbers of classes, by their softmax.",
+    "nll_loss": "The loss of logarithms of probabilities of classes.",
+    "mse_loss": "The mean of the squares of differences.",
+    "l1_loss": "The mean of the magnitudes of differences.",
+    "embedding": "The rows of an array at places.",
+    "one_hot": "1 at the place that each element says, along a new last axis, and else 0.",
+    "gather": "The elements at places along an axis.",
+    "scaled_dot_product_attention": "`softmax(q @ k.mT * scale) @ v`, with a mask.",
+    "dropout": "The elements that a counter-based random number keeps.",
+    "fft": "The Fourier transform along axes: its real and its imaginary part.",
+    "ifft": "The inverse Fourier transform: real and imaginary part.",
+    "rfft": "The Fourier transform of real numbers: real and imaginary part.",
+    "irfft": "The real numbers of such a transform.",
+}  # fmt: skip
+"""Members of ``op`` that plain functions have, in the host program and in graphs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tessera_grammar.array_function_names import ARRAY_NAMES, LIBRARY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES, LIBRARY_NAMES, NETWORK_NAMES
 from tessera_grammar.directives import DIRECTIVES
 
 BuiltinKind = Literal["dtype", "module", "constant", "function", "memory", "symbol"]
@@ -296,6 +296,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         **{name: one.doc for name, one in ELEMENTWISE.items()},
         **{name: one.doc for name, one in ARRAY_NAMES.items()},
         **LIBRARY_NAMES,
+        **NETWORK_NAMES,
         "kernel": "The decorator of a tile kernel: the body runs once.",
         "autotunable": "The decorator of a function whose configuration is tuned.",
         "zeros": "An array of zeros.",
@@ -327,7 +328,6 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "barrier": "Waits for all lanes of the group.",
         "matmul": "Matrix product.",
         "softmax": "Softmax over the last axis.",
-        "conv2d": "Convolution over two axes.",
         "window": "A slice that may reach past the edges, with a fill.",
         "prod": "Product over an axis, or over all.",
         "var": "Variance over an axis, or over all.",

@@ -22,7 +22,7 @@ BUILTINS: dict[str, Function] = {
 }  # fmt: skip
 
 _PLANNED = (
-    "layernorm", "rmsnorm", "transpose", "concat", "gather", "fft", "ifft", "scan", "mul", "add",
+    "transpose", "concat", "scan", "mul", "add",
 )  # fmt: skip
 OP_LATER = tuple(
     name for name in (*MODULE_MEMBERS["op"], *_PLANNED) if f"op.{name}" not in BUILTINS

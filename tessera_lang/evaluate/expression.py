@@ -35,6 +35,7 @@ from tessera_lang.evaluate.missing_axes import with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
+    BuiltinFunction,
     FileModule,
     HostFunction,
     Kernel,
@@ -330,9 +331,14 @@ class Expressions(Operators):
         owner = cast("object", owner)
         if e.name == "item" and arithmetic.is_number(owner):
             return Method(owner, e.name)
+        helps: tuple[str, ...] = ()
+        if isinstance(owner, BuiltinFunction) and owner.name == "op.fft":
+            helps = ("of real and imaginary parts, along one to three axes, there are `op.fft`,"
+                     " `op.ifft`, `op.rfft` and `op.irfft`",)  # fmt: skip
         raise fault(
-            "T0817", f"{arithmetic.kind_of(owner)} has no attribute `{e.name}`", e.name_span
-        )
+            "T0817", f"{arithmetic.kind_of(owner)} has no attribute `{e.name}`", e.name_span,
+            helps=helps,
+        )  # fmt: skip
 
     def _namespace_member(self, owner: Namespace, e: ast.Attribute, scope: Scope) -> object:
         dotted = f"{owner.name}.{e.name}"

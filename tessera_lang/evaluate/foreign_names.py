@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, isfinite
 
-from tessera_grammar.array_function_names import LIBRARY_NAMES
+from tessera_grammar.array_function_names import LIBRARY_NAMES, NETWORK_NAMES
 
 from tessera_lang.evaluate.unsupported_numpy import NUMPY_FORMS
 
@@ -223,7 +223,7 @@ _FORMS_OF_TILES: dict[str, str] = {
     " `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
-    **{name: _of_the_run(name) for name in LIBRARY_NAMES},
+    **{name: _of_the_run(name) for name in (*LIBRARY_NAMES, *NETWORK_NAMES)},
     "bincount": "write `op.sum(x[:, None] == op.arange(bins)[None, :], axis=0)`;"
     f" {_or_before('bincount')}",
     "histogram": "number the bins, `b = op.floor((x - low) / width).to(i32)`, and count them:"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from tessera_grammar.array_function_names import LIBRARY_NAMES
+from tessera_grammar.array_function_names import LIBRARY_NAMES, NETWORK_NAMES
 
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.evaluate.builtin_protocol import Function, Host
@@ -18,6 +18,15 @@ from tessera_lang.evaluate.value import HostFunction, Unknown
 from tessera_lang.source import Span
 
 _MODULE = "std.arrays"
+_HAND_WRITTEN = {
+    **{n: "std.conv" for n in NETWORK_NAMES if n.startswith("conv")},
+    **{n: "std.pool" for n in NETWORK_NAMES if "_pool" in n},
+    **dict.fromkeys(("batch_norm", "group_norm", "instance_norm"), "std.norm"),
+    **dict.fromkeys(("layernorm", "rmsnorm", "log_softmax"), "std.nn"),
+    **dict.fromkeys(("cross_entropy", "nll_loss", "mse_loss", "l1_loss"), "std.loss"),
+}
+"""Modules whose kernels compute a function outside of graphs."""
+_TRANSFORMS = ("fft", "ifft", "rfft", "irfft")
 _OF_ARRAYS = frozenset(
     """union1d intersect1d setdiff1d setxor1d append extract convolve correlate
 solve bincount""".split()
@@ -25,7 +34,17 @@ solve bincount""".split()
 """Functions whose second argument is an array too."""
 
 
-def _of_library(name: str) -> Function:
+def of_graphs(name: str) -> Function:
+    """The plain function of ``NETWORK_NAMES`` that has a gradient."""
+    return _of_library(name, "std.fft" if name in _TRANSFORMS else "std.functional")
+
+
+def _of_network(name: str) -> Function:
+    module = _HAND_WRITTEN.get(name)
+    return of_graphs(name) if module is None else _of_library(name, module)
+
+
+def _of_library(name: str, module: str = _MODULE) -> Function:
     def function(host: Host, arguments: Arguments, path: str) -> object:
         span = arguments.call.span
         count = 2 if name in _OF_ARRAYS else 1
@@ -38,7 +57,7 @@ def _of_library(name: str) -> Function:
         own = name
         if name == "histogram":
             own, values, keywords = _histogram(host, span, values, keywords)
-        called = host.modules.imported(_MODULE, path, span).values[own]
+        called = host.modules.imported(module, path, span).values[own]
         try:
             return host.call_value(
                 cast("HostFunction", called), Arguments(arguments.call, values, keywords)
@@ -76,5 +95,6 @@ def _where(host: Host, arguments: Arguments, path: str) -> object:
 
 LIBRARY_FUNCTIONS: dict[str, Function] = {
     **{f"op.{name}": _of_library(name) for name in LIBRARY_NAMES}, "op.where": _where,
+    **{f"op.{name}": _of_network(name) for name in NETWORK_NAMES},
 }  # fmt: skip
 """Functions of ``op`` that only the host program has, by full name, and those that it has too."""

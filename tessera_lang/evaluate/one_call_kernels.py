@@ -36,7 +36,7 @@ IN_KERNELS_ALONE = (
     "tile_range", "shared", "prefetch", "barrier", "window", "causal", "iota",
 )  # fmt: skip
 """Members of ``op`` that say something of the kernel that they stand in."""
-_NO_CALLS = (*IN_KERNELS_ALONE, "kernel", "autotunable", "conv2d")
+_NO_CALLS = (*IN_KERNELS_ALONE, "kernel", "autotunable")
 
 _PAIRS = ("op.topk",)
 """What gives two arrays."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tessera_grammar.array_function_names import ARRAY_NAMES, LIBRARY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES, LIBRARY_NAMES, NETWORK_NAMES
 from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 
@@ -204,7 +204,7 @@ OP_BUILT = (
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
     "workspace", "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min",
     "max", "mean", "all", "any", "argmin", "argmax", "abs",
-    *(n.removeprefix("op.") for n in HOST_NAMES), *LIBRARY_NAMES,
+    *(n.removeprefix("op.") for n in HOST_NAMES), *LIBRARY_NAMES, *NETWORK_NAMES,
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 

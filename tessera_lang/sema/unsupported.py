@@ -6,7 +6,7 @@ The generic check of a kernel and the check of an instance say the same words, s
 
 from __future__ import annotations
 
-from tessera_grammar.array_function_names import LIBRARY_NAMES
+from tessera_grammar.array_function_names import LIBRARY_NAMES, NETWORK_NAMES
 from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import MODULE_MEMBERS
 
@@ -131,7 +131,7 @@ def builtin_problem(name: str, span: Span) -> Diagnostic | None:
         return not_built(f"`{name}` ({what})", span)
     if name.startswith("op."):
         member = name.removeprefix("op.")
-        helps = (TILE_FORMS[member],) if member in LIBRARY_NAMES else ()
+        helps = (TILE_FORMS[member],) if member in LIBRARY_NAMES | NETWORK_NAMES else ()
         return not_built(f"`{name}` in lanes (tile operations)", span, *helps)
     return None
 

@@ -85,7 +85,8 @@ class Operator:
     ``operands``: names, one that ends in ``...`` for any number. ``errors``: what it refuses, an
     example each. ``reference``: an expression of NumPy over the operands (floats as float64) and
     the attributes, by their names. ``source``: the expression of a tile kernel that computes it:
-    ``{a}`` is an operand, ``{axes}`` an attribute, ``{shape}`` and ``{dtype}`` those of the result.
+    ``{a}`` is an operand, ``{axes}`` an attribute, ``{shape}`` and ``{dtype}`` those of the result;
+    or what writes the text of a kernel of its own, whose parameters are the operands.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Operator:
     dtype: DTypeRule
     errors: tuple[Refused, ...]
     reference: str
-    source: str
+    source: str | Callable[[Operation], str]
     gradient: Gradient | NoGradient
     work: Work
     sharding: ShardingRule

@@ -10,6 +10,7 @@ from tessera_lang.ir.graph.axis_operators import MOVES, PRODUCTS, REDUCTIONS
 from tessera_lang.ir.graph.axis_preserving_operators import ORDER, SOFTMAX
 from tessera_lang.ir.graph.builder import FUNCTION, RETURN
 from tessera_lang.ir.graph.calls import CALL, CALL_OP, check_call
+from tessera_lang.ir.graph.convolutions import CONVOLUTIONS
 from tessera_lang.ir.graph.custom import (
     WITH_GRADIENT,
     WITH_GRADIENT_OP,
@@ -21,7 +22,7 @@ from tessera_lang.ir.graph.regions import REGION_OPS, check_for, check_if, check
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 
 OPERATORS: dict[str, Operator] = table(
-    FUNCTIONS, ARITHMETIC, CHOICE, PRODUCTS, REDUCTIONS, SOFTMAX, ORDER, MOVES
+    FUNCTIONS, ARITHMETIC, CHOICE, PRODUCTS, CONVOLUTIONS, REDUCTIONS, SOFTMAX, ORDER, MOVES
 )
 
 GRAPH_OPS: dict[str, OpDef] = {

@@ -7,18 +7,19 @@ evaluated, or what a row of the table says.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.graph.axis_operators import part_along
+from tessera_lang.lower.ast_to_graph.convolution_functions import CONVOLUTIONS
 from tessera_lang.lower.ast_to_graph.elementwise_functions import (
     FUNCTIONS_OF_ELEMENTS,
     ArrayFunction,
     Given,
     elementwise,
 )
+from tessera_lang.lower.ast_to_graph.padding import pad
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
@@ -313,29 +314,6 @@ def _stack(w: GraphWorld, given: Given) -> object:
     return GraphArray(w.builder.transpose(first, (*range(1, at + 1), 0, *range(at + 1, rank))))
 
 
-def _pad(w: GraphWorld, given: Given) -> object:
-    x = _array(w, given["x"])
-    if given.get("mode", "constant") != "constant":
-        raise not_here("`mode=` of `op.pad` other than constant")
-    rank, widths = x.tensor_type.rank, given["pad_width"]
-    if isinstance(widths, int):
-        pairs = [(widths, widths)] * rank
-    else:
-        rows = cast("Sequence[object]", widths)
-        flat = all(isinstance(r, int) for r in rows)
-        pairs = [_both(rows if flat else r) for r in ([rows] * rank if flat else rows)]
-    value = given.get("constant_values", 0.0)
-    if isinstance(value, GraphNumber):
-        raise not_here("a pad of a number that the function computes")
-    return GraphArray(w.op("pad", x, before=tuple(p for p, _ in pairs), after=tuple(
-        q for _, q in pairs), value=float(cast("float", value))))  # fmt: skip
-
-
-def _both(row: object) -> tuple[int, int]:
-    first, *rest = _integers(row, "a width")
-    return first, rest[0] if rest else first
-
-
 def _roll(w: GraphWorld, given: Given) -> object:
     x = _array(w, given["x"])
     axis = given.get("axis")
@@ -501,7 +479,8 @@ def _nested(value: object, numbers: list[object]) -> tuple[int, ...]:
 
 
 FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
-    **FUNCTIONS_OF_ELEMENTS, "matmul": ("a b precision tile_shape", 2, _matmul),
+    **FUNCTIONS_OF_ELEMENTS, **CONVOLUTIONS,
+    "matmul": ("a b precision tile_shape", 2, _matmul),
     **{n: ("x axis keepdims", 1, _reduction(n)) for n in (
         "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin")},
     "var": ("x axis keepdims correction ddof", 1, _spread(False)),
@@ -518,7 +497,7 @@ FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
     "squeeze": ("x axis", 1, _squeeze), "broadcast_to": ("x shape", 2, _broadcast_to),
     "flip": ("x axis", 1, _flip), "concat": ("arrays axis", 1, _concat),
     "concatenate": ("arrays axis", 1, _concat), "stack": ("arrays axis", 1, _stack),
-    "pad": ("x pad_width mode constant_values", 2, _pad), "roll": ("x shift axis", 2, _roll),
+    "pad": ("x pad_width mode constant_values", 2, pad), "roll": ("x shift axis", 2, _roll),
     "diff": ("x n axis prepend append", 1, _diff), "take": ("x indices axis", 2, _take),
     "take_along_axis": ("x indices axis", 2, _take_along_axis),
     "sort": ("x axis descending", 1, _sorted("sort")),

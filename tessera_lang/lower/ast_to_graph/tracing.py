@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
-from tessera_grammar.array_function_names import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES, NETWORK_NAMES
 
 from tessera_lang.evaluate import einsum_expansion as sums
 from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind
 from tessera_lang.evaluate.assigned_names import assigned, returns
+from tessera_lang.evaluate.builtin_protocol import Host as BuiltinHost
 from tessera_lang.evaluate.expansion_texts import DERIVED, text_of
 from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.host import Host, Left, Outcome, Returned, room_for_calls
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
+from tessera_lang.evaluate.library_functions import of_graphs
 from tessera_lang.evaluate.one_call_kernels import (
     ONE_CALL_KERNELS,
     in_64_bits,
@@ -211,6 +213,8 @@ class TracingHost(Host):
             bound = bind(arguments, function.name, tuple(parameters.split()), needed)
             with located(arguments.call.span):
                 return build(self.world, {k: v for k, v in bound.items() if v is not None})
+        if head == "op" and name in NETWORK_NAMES:
+            return of_graphs(name)(cast("BuiltinHost", self), arguments, scope.path)
         if function.name == "op.einsum":
             return self._einsum(arguments)
         if head == "op" and name in DERIVED and function.name not in HOST_NAMES:
@@ -311,7 +315,10 @@ class TracingHost(Host):
         )  # fmt: skip
         function = HostFunction(plain, kernel.scope)
         names = [p.name for p in declaration.parameters]
-        values = {**constants, **dict(zip(names, arguments, strict=True))}
+        given = dict(zip(names, arguments, strict=True))
+        values = {**self._in_brackets(declaration, given, kernel.scope), **constants, **given}
+        if any(p.name not in values for p in declaration.brackets):
+            return None
         span = declaration.name_span
         call = ast.Call(span, ast.Name(span, declaration.name), ())
         try:
@@ -322,6 +329,23 @@ class TracingHost(Host):
         wanted = self._types_of(kernel, arguments, constants)
         made = leaves(found, is_value)
         return found if [cast("GraphArray", v).type for v in made] == wanted else None
+
+    def _in_brackets(
+        self, declaration: ast.FunctionDef, given: dict[str, object], scope: Scope
+    ) -> dict[str, object]:
+        """Compile-time values that a call does not say: dtypes of arguments, and defaults."""
+        found: dict[str, object] = {}
+        for one in declaration.brackets:
+            typed = [
+                given[p.name] for p in declaration.parameters
+                if p.annotation is not None and isinstance(p.annotation.base, ast.Name)
+                and p.annotation.base.id == one.name and self.world.is_array(given.get(p.name))
+            ]  # fmt: skip
+            if typed:
+                found[one.name] = self.world.dtype(typed[0])
+            elif one.default is not None:
+                found[one.name] = self.value(one.default, scope)
+        return found
 
     def _types_of(
         self, kernel: Kernel, arguments: tuple[object, ...], constants: dict[str, object]

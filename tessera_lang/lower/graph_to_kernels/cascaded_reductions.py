@@ -183,7 +183,7 @@ class StreamKernel:
         words["dtype"] = dtype.name
         texts = (aligned(p, labels) for p in parts)
         words.update(zip(row.operands, texts, strict=True))
-        return self._named(row.source.format(**words), labels, dtype, phase)
+        return self._named(str(row.source).format(**words), labels, dtype, phase)
 
     # --- products ----------------------------------------------------------------------
 

@@ -93,6 +93,11 @@ class _Writer:
 
     def kernel(self, value: Value) -> GraphKernel:
         operation = self._made[value]
+        text = operator_of(operation).source
+        if not isinstance(text, str):
+            return GraphKernel(
+                text(operation), operation.operands, (value,), operation.span, operation.name
+            )
         self._of_elements = operator_of(operation).elementwise
         text, shape = self._operation(operation)
         wanted = _sizes(value.tensor_type)
@@ -317,6 +322,7 @@ def _filled(operation: Operation, row: Operator, texts: list[str]) -> str:
         words[row.operands[-1][:-3]] = ", ".join(texts)
     else:
         words.update(zip(row.operands, texts, strict=True))
+    assert isinstance(row.source, str), row.name
     return row.source.format(**words)
 
 

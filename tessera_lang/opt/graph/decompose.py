@@ -18,6 +18,7 @@ from tessera_lang.ir.graph.operators import OPERATORS, is_operator, operator_of
 from tessera_lang.ir.graph.regions import function_of
 from tessera_lang.ir.graph.rules import integer, integers
 from tessera_lang.opt.graph.dead_code import without_unused
+from tessera_lang.opt.graph.spread_convolutions import without_spread
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import F32
 
@@ -231,6 +232,7 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("logsumexp in parts", ("logsumexp",), True, _logsumexp),
     Rewrite("mean as a sum", ("mean",), True, _mean),
     Rewrite("conditions as numbers", ("any", "all"), True, _any),
+    Rewrite("convolution in phases", ("conv", "conv_weights"), False, without_spread),
     Rewrite("product of transposes", ("transpose",), False, _transposed_product),
     Rewrite("reduction without its axes, reshaped", ("reshape",), False, _reshaped_reduction),
     Rewrite("sum behind another product", ("sum",), False, _moved_sum),

@@ -77,7 +77,7 @@ def test_prints(output: Output, program: str, expected: str) -> None:
         ("(1)(2)", "T0818", 1),
         ("x = 1\nx.y", "T0817", 2),
         ("for i in 5: pass", "T0818", 1),
-        ("x = op.gather(op.zeros((4,)))", "T0809", 1),
+        ("x = op.scan(op.zeros((4,)))", "T0809", 1),
         ("x = op.zeroes((4,))", "T0104", 1),
         ("x = op.zeros((-4,))", "T0818", 1),
         ("x = op.zeros((4,), dtype='f99')", "T0818", 1),

@@ -110,7 +110,7 @@ def test_every_name_is_callable_or_says_where() -> None:
         assert not codes & {"T0901", "T0902"}, (name, found)
         if name in IN_KERNELS_ALONE:
             assert codes == {"T0818"} and "kernel only" in found[0].message, name
-        elif name not in ("kernel", "autotunable", "conv2d"):
+        elif name not in ("kernel", "autotunable"):
             assert f"op.{name}" in BUILTINS and codes, name
 
 

@@ -49,6 +49,48 @@ def scattered(places: Any, updates: Any, shape: Any) -> Any:
     return found
 
 
+def _met(a: Any, count: Any, place: Any, stride: Any, before: Any, dilation: Any,
+         spread: Any) -> Any:  # fmt: skip
+    """For each of ``count`` places of the result what a place of the weights meets; 0 outside."""
+    for axis, n in enumerate(count, 2):
+        i = axis - 2
+        at = np.arange(int(n)) * stride[i] + place[i] * dilation[i] - before[i]
+        inside = (at % spread[i] == 0) & (at >= 0) & (at < a.shape[axis] * spread[i])
+        found = np.take(a, np.where(inside, at // spread[i], 0), axis)
+        shape = tuple(-1 if j == axis else 1 for j in range(a.ndim))
+        a = found * inside.reshape(shape)
+    return a
+
+
+def convolved(a: Any, b: Any, size: Any, stride: Any, before: Any, dilation: Any, spread: Any,
+              groups: int) -> Any:  # fmt: skip
+    size = tuple(int(str(n)) for n in size)
+    inner, outer = b.shape[1], b.shape[0] // groups
+    found = np.zeros((a.shape[0], b.shape[0], *size))
+    for place in np.ndindex(b.shape[2:]):
+        met = _met(a, size, place, stride, before, dilation, spread)
+        for g in range(groups):
+            rows, own = (slice(g * n, g * n + n) for n in (outer, inner))
+            found[:, rows] += np.einsum(
+                "oc,nc...->no...", b[(rows, slice(None), *place)], met[:, own]
+            )
+    return found
+
+
+def convolved_weights(a: Any, b: Any, size: Any, stride: Any, before: Any, dilation: Any,
+                      spread: Any, groups: int) -> Any:  # fmt: skip
+    size = tuple(int(str(n)) for n in size)
+    inner, outer = a.shape[1] // groups, b.shape[1] // groups
+    found = np.zeros((b.shape[1], inner, *size))
+    for place in np.ndindex(*size):
+        met = _met(a, b.shape[2:], place, stride, before, dilation, spread)
+        for g in range(groups):
+            rows, own = (slice(g * n, g * n + n) for n in (outer, inner))
+            flat = (b[:, rows].reshape(len(b), outer, -1), met[:, own].reshape(len(b), inner, -1))
+            found[(rows, slice(None), *place)] = np.einsum("noq,ncq->oc", *flat)
+    return found
+
+
 def converted(a: Any, dtype: Any) -> Any:
     if dtype.bits == 1:
         return a != 0
@@ -57,7 +99,8 @@ def converted(a: Any, dtype: Any) -> Any:
 
 _HELPERS = {
     "np": np, "erf": erf, "softmax": softmax, "logsumexp": logsumexp, "scanned": scanned,
-    "scattered": scattered, "ordered": ordered, "converted": converted,
+    "scattered": scattered, "convolved": convolved, "convolved_weights": convolved_weights,
+    "ordered": ordered, "converted": converted,
 }  # fmt: skip
 
 
@@ -77,7 +120,8 @@ def evaluate(operation: Operation, operands: Sequence[Any]) -> Any:
 
 
 def _attributes(attributes: Mapping[str, Attribute]) -> Mapping[str, Any]:
-    return {k: shape_of_attribute(attributes) if k == "shape" else v for k, v in attributes.items()}
+    return {k: shape_of_attribute(attributes, k) if k in ("shape", "size") else v
+            for k, v in attributes.items()}  # fmt: skip
 
 
 def _control(operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:

@@ -114,9 +114,29 @@ def _concat(rng: Any, shape: tuple[int, ...]) -> Sample:
     return parts, {"axis": axis}
 
 
+def convolution(rng: Any, of_weights: bool, rank: int, groups: int) -> Sample:
+    """Of few places, some of which meet nothing."""
+    batch, co, ci = (int(n) for n in rng.integers(1, 4, 3))
+    sizes, places, out = (tuple(int(n) for n in rng.integers(1, m, rank)) for m in (6, 4, 6))
+    attributes: dict[str, Any] = {
+        n: tuple(int(k) for k in rng.integers(1, 4, rank)) for n in ("stride", "dilation", "spread")
+    }
+    if rng.random() < 0.5:
+        attributes["spread"] = (1,) * rank
+    attributes["before"] = tuple(int(n) for n in rng.integers(-1, 3, rank))
+    attributes["size"] = rules.shape_attribute(places if of_weights else out)
+    attributes["groups"] = groups
+    x = array(rng, (batch, groups * ci, *sizes))
+    if of_weights:
+        return [x, array(rng, (batch, groups * co, *out))], attributes
+    return [x, array(rng, (groups * co, ci, *places))], attributes
+
+
 _OF_AXES: dict[str, Callable[[Any, tuple[int, ...]], Sample]] = {
     "matmul": _matmul, "slice": _slice, "pad": _pad, "broadcast": _broadcast, "take": _take,
     "concat": _concat, "take_along": _take_along,
+    "conv": lambda rng, s: convolution(rng, False, len(s), int(rng.integers(1, 4))),
+    "conv_weights": lambda rng, s: convolution(rng, True, len(s), int(rng.integers(1, 4))),
     "transpose": lambda rng, s: (
         [array(rng, s)], {"axes": tuple(int(a) for a in rng.permutation(len(s)))}),
     "reshape": lambda rng, s: (

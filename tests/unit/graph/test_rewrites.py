@@ -19,7 +19,7 @@ from tessera_lang.opt.graph.dead_code import without_unused
 from tessera_lang.opt.graph.decompose import REWRITES, decompose
 from tessera_lang.opt.graph.differentiate import gradient_of
 from tessera_lang.types.dtype import BF16, F16, F32, F64, DType
-from tests.unit.graph import on_cpu, reference
+from tests.unit.graph import on_cpu, reference, samples
 
 _NEAR = {"f64": 1e-10, "f32": 2e-4, "f16": 4e-2, "bf16": 0.2}
 """Of the largest element, by dtype: a few operators, products of up to 9 terms."""
@@ -128,11 +128,26 @@ def _kept(c: _Case) -> Value:
     return c.b.op(name, a, axes=_axes(c, a), keepdims=True)
 
 
+def _spread(c: _Case) -> Value:
+    """A convolution, or its gradient by the weights, of an input that is spread along an axis."""
+    of_weights, groups, rank = c.flag(), c.number(1, 2), c.number(1, 2)
+    name = "conv_weights" if of_weights else "conv"
+    row = samples.convolution(c.rng, of_weights, rank, groups)
+    types, attributes = [t for _, t in row[0]], dict(row[1])
+    at = c.number(0, rank - 1)
+    attributes["spread"] = tuple(
+        max(2, n) if i == at else n for i, n in enumerate(attributes["spread"])
+    )
+    given = [c.given(*(int(str(n)) for n in t.shape)) for t in types]
+    return c.b.op(name, *given, **attributes)
+
+
 _MAKERS: dict[str, Callable[[_Case], Value]] = {
     "softmax in parts": _softmax,
     "logsumexp in parts": _logsumexp,
     "mean as a sum": _mean,
     "conditions as numbers": _conditions,
+    "convolution in phases": _spread,
     "product of transposes": _transposed,
     "reduction without its axes, reshaped": _reshaped,
     "sum behind another product": _sum_of_two,
@@ -203,7 +218,8 @@ def test_kernels_of_what_a_rule_gives(name: str, dtype: DType, seed: int) -> Non
     c, function = _made(name, 100 + seed, dtype)
     both = _gradient(_alone(name, function), len(c.parameters))
     inputs = c.inputs(both.regions[0].arguments[len(c.parameters) :])
-    found = on_cpu.run(both, inputs)
+    spreads = name == "convolution in phases"  # so do gradients, which are rewritten then
+    found = on_cpu.run(decompose(both) if spreads else both, inputs)
     wanted = reference.run(both, [v.astype(np.float64) for v in inputs])
     _same(name, found, wanted, _NEAR[dtype.name])
 

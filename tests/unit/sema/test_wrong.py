@@ -280,7 +280,7 @@ FILES: dict[str, tuple[str, list[str]]] = {
     "bare never stored": (
         "@kernel tile[8] shared(64)\ndef k(x: f32[n]):\n    a = tshared.alloc\n", ["T0219"],
     ),
-    "graph": ("def f(x):\n    return op.fft(x)\n", ["T0114"]),
+    "graph": ("def f(x):\n    return op.scan(x)\n", ["T0114"]),
     "distribution": ("def f(x):\n    return dist.all_reduce(x)\n", ["T0114"]),
     "misspelt op": ("def f():\n    return op.zeross((2, 2))\n", ["T0104"]),
     "two bare": (
