@@ -75,8 +75,10 @@ FOREIGN_NAMES: dict[str, str] = {
     "powf": "write `math.pow(x, y)`, or `x ** 2`",
     "rsqrt": "write `1.0 / math.sqrt(x)`",
     "clamp": "write `min(max(x, low), high)`",
-    "fmin": "write `min(a, b)`",
-    "fmax": "write `max(a, b)`",
+    "fmin": "write `min(a, b)`, which is NaN where one is; `b if a != a else min(a, b)` leaves"
+    " that of `a` out",
+    "fmax": "write `max(a, b)`, which is NaN where one is; `b if a != a else max(a, b)` leaves"
+    " that of `a` out",
     "cdiv": "write `ceil_div(a, b)`",
     "divmod": "write `a // b` and `a % b`",
     "cast": "write the type as a function: `f32(x)`",
@@ -95,7 +97,11 @@ def _members() -> dict[str, str]:
     of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "log10", "sin", "cos",
               "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "expm1")  # fmt: skip
     found |= {n: f"write `math.{n}(x)` of a number, `op.{n}(x)` of a tile" for n in of_one}
-    found |= dict.fromkeys(("astype", "type", "float", "half", "int"), "write `x.to(f32)`")
+    found |= dict.fromkeys(("astype", "type"), "write `x.to(f32)`, with the dtype that is meant")
+    dtypes = {"half": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64", "short": "i16",
+              "int": "i32", "long": "i64", "byte": "u8"}  # fmt: skip
+    found |= {name: f"write `x.to({dtype})`" for name, dtype in dtypes.items()}
+    found["bool"] = "compare: `x != 0`"
     found |= dict.fromkeys(("size", "numel"), "write `len(x)`, or `x.shape[0] * x.shape[1]`")
     found |= dict.fromkeys(
         ("transpose", "permute"), "write `x.T`, `x.mT`, or `op.transpose(x, axes)` in a tile kernel"
@@ -287,15 +293,15 @@ def counted(values: Sequence[object]) -> str:
     """What to write for a `range` over floats, of the values of its arguments where known."""
     numbers = [float(v) for v in values if isinstance(v, (int, float))]
     if len(numbers) != len(values) or not 1 <= len(numbers) <= 3:
-        return "count with an integer and compute from it: `start + f32(k) * step`"
+        return "count with an integer and compute from it: `start + k * step`"
     start = numbers[0] if len(numbers) > 1 else 0.0
     stop = numbers[1] if len(numbers) > 1 else numbers[0]
     step = numbers[2] if len(numbers) > 2 else 1.0
     if step == 0 or not all(map(isfinite, numbers)):
-        return "count with an integer and compute from it: `start + f32(k) * step`"
+        return "count with an integer and compute from it: `start + k * step`"
     steps = (stop - start) / step
     count = round(steps) if abs(steps - round(steps)) < 1e-9 * max(1.0, abs(steps)) else ceil(steps)
-    shown = f"f32(k) * {step!r}" if step != 1 else "f32(k)"
+    shown = f"k * {step!r}" if step != 1 else "k"
     shown = f"{start!r} + {shown}" if start else shown
     return f"count with an integer, `for k in range({max(count, 0)}):`, and compute `{shown}`"
 

@@ -18,7 +18,7 @@ Report = Callable[[Diagnostic], None]
 Bound = dict[str, ast.Expr]
 
 
-_UNBIASED = ("the squares are divided by their number n: multiply by `f32(n) / f32(n - 1)`",)
+_UNBIASED = ("the squares are divided by their number n: write `... * n / (n - 1)`",)
 _INSTEAD: dict[str, tuple[str, ...]] = {
     "ddof": _UNBIASED, "correction": _UNBIASED,
     "out": ("in a statement of its own it stores, `op.add(a, b, out=c)`; or write"

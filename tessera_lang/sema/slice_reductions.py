@@ -31,6 +31,14 @@ def infer_reduction(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
             "T0106", f"`{name}` in lanes has no parameter `keepdims`", kept.span,
             "lanes have no arrays as values",
         )  # fmt: skip
+    for key in ("correction", "ddof"):
+        if key in bound and not _is_zero(c, bound[key]):
+            return c.report(
+                "T0106", f"`{name}` in lanes has no parameter `{key}`", bound[key].span,
+                "the squares are divided by their number",
+                helps=(f"of `n` elements write `{name}({source_of(x)}) * n /"
+                       f" (n - {source_of(bound[key])})`",),
+            )  # fmt: skip
     if given is not None and not isinstance(given, ast.NoneLit):
         if not _only_axis(c, name, given, axes):
             return ERROR if c.final else Unknown()
@@ -46,6 +54,11 @@ def infer_reduction(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
         c.wide_calls[e] = dtype
         return Scalar(F32)
     return Scalar(dtype)
+
+
+def _is_zero(c: Context, e: ast.Expr) -> bool:
+    settle(c, e, c.infer(e), INDEX)
+    return c.try_value(e) == 0
 
 
 def _operand(c: Context, name: str, x: ast.Expr) -> tuple[Tensor | Buffer | None, int]:
