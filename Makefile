@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # As many test processes as there are cores; JOBS=0 runs them in one.
 JOBS ?= auto
 PARALLEL := -n $(JOBS) --dist worksteal
-SOURCES := examples/gpt tessera_lang grammar backend lsp stdlib tests benchmarks docs
+SOURCES := examples/gpt examples/digits examples/blur examples/denoise examples/draw_losses.py tessera_lang grammar backend lsp stdlib tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run gpt test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
+.PHONY: help run gpt digits blur denoise test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,23 @@ run: $(VENV)/.installed ## Set up, then compile and run the example on real meas
 gpt: $(VENV)/.installed ## Train a small GPT on the pages of the documentation (TEXT=FILES for others)
 	$(BIN)/python examples/gpt/text_to_npy.py $(or $(TEXT),$(wildcard docs/*.md))
 	$(BIN)/tesserac run examples/gpt/gpt.tessera
-	$(BIN)/python examples/gpt/draw_losses.py
+	$(BIN)/python examples/draw_losses.py examples/gpt "mean cross-entropy of a letter, in nats"
+
+digits: $(VENV)/.examples ## Train a convolutional net to read handwritten digits
+	$(BIN)/python examples/digits/digits_to_npy.py
+	$(BIN)/tesserac run examples/digits/digits.tessera
+	$(BIN)/python examples/draw_losses.py examples/digits "mean cross-entropy of a digit, in nats"
+
+blur: $(VENV)/.examples ## Put a photograph out of focus by Fourier transforms
+	$(BIN)/python examples/blur/picture_to_npy.py
+	$(BIN)/tesserac run examples/blur/blur.tessera
+	$(BIN)/python examples/blur/picture_to_npy.py picture blurred
+
+denoise: $(VENV)/.examples ## Train a small U-Net to take noise out of pictures
+	$(BIN)/python examples/digits/digits_to_npy.py
+	$(BIN)/tesserac run examples/denoise/denoise.tessera
+	$(BIN)/python examples/draw_losses.py examples/denoise "mean square of what is wrong"
+	$(BIN)/python examples/denoise/draw_digits.py
 
 test: $(VENV)/.dev ## Set up, then run the tests that a change must pass
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
@@ -102,6 +118,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable ".[lsp]" --group dev
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.examples: pyproject.toml | $(VENV)/.installed
+	$(PIP) install --group examples
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.installed
 	$(PIP) install --group docs
