@@ -232,6 +232,8 @@ class SymbolicWorld:
                 raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
                                  code="T0818")  # fmt: skip
         dtype, shape = arrays[0].dtype, arrays[0].shape
+        if len(arrays) == 1 and dtype is not None and dtype.is_integer:
+            dtype = None if any(_has_point(x) for x in (a, b)) else dtype
         if operator == "/" and all(_whole(x) for x in (a, b)):
             dtype = F64
         elif dtype == BOOL and operator in ("+", "-", "*", "/") and len(arrays) == 1:

@@ -54,6 +54,7 @@ _OF_NUMBERS = ("op.where", "op.isclose", "op.power", "op.hypot", "op.sinc", "op.
 _OF_FLOATS = ("op.cbrt", "op.copysign", "op.logaddexp", "op.heaviside", "op.sinc", "op.deg2rad",
               "op.rad2deg", "op.rint", "op.fabs")  # fmt: skip
 """What takes floats alone, where NumPy takes integers too."""
+_MEANS = ("op.mean", "op.var", "op.std", "op.norm", "op.median", "op.quantile", "op.percentile")
 _ONE_RESULT = ("return {}",)
 _TWO_RESULTS = ("first, second = {}", "return first, second")
 
@@ -151,6 +152,7 @@ def _by_kernel(name: str) -> Function:
 def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     """``name(...)`` of arrays, as tile kernels compute it."""
     arguments = _met(host, name, arguments)
+    arguments = _means_in_f64(host.world, name, arguments)
     arguments, weak = in_64_bits(host.world, name, arguments)
     of_numbers = _is_of_numbers(host, name, arguments)
     floats = None if name in _OF_KNOWN_NUMBERS else _dtype_of_floats(host, arguments)
@@ -249,6 +251,18 @@ def in_64_bits(world: World, name: str, arguments: Arguments) -> tuple[Arguments
         arguments.call, tuple(map(wide, arguments.values)),
         {n: wide(v) for n, v in arguments.keywords.items()},
     ), F64 if F64 in floats else F32  # fmt: skip
+
+
+def _means_in_f64(world: World, name: str, arguments: Arguments) -> Arguments:
+    """Integers of which a mean is taken, in f64 where floats are f64: the kernel of one call sees
+    no other array."""
+    given = arguments.values
+    first = world.dtype(given[0]) if given and world.is_array(given[0]) else None
+    narrow = isinstance(first, DType) and not first.is_float and first.bits < 32
+    if name not in _MEANS or world.floats != F64 or not narrow:
+        return arguments
+    converted = world.convert(given[0], F64)
+    return Arguments(arguments.call, (converted, *given[1:]), arguments.keywords)
 
 
 def _counts(host: Host, name: str, arguments: Arguments) -> bool:

@@ -10,7 +10,7 @@ from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.atomics import infer_atomic
 from tessera_lang.sema.context import Context, text_of
-from tessera_lang.sema.conversion_hints import float_for
+from tessera_lang.sema.conversion_hints import float_beside, float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
@@ -163,13 +163,21 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
         return silent(*operands)
     if len(operands) == 1 and operands[0].term == Scalar(INDEX) and c.is_size(operands[0].e):
         return size_as_float(c, e, operands[0].e)
-    for o in operands:
+    converted: list[ast.Expr] = []  # integers
+    for i, o in enumerate(operands):
         if isinstance(o.term, Scalar) and not o.term.dtype.is_float:
+            floats = float_beside(c, o.term.dtype) if o.term.dtype.is_integer else None
+            if floats is not None and name not in builtins.FAST_MATH:
+                operands[i] = Operand(o.e, Scalar(floats))
+                converted.append(o.e)
+                continue
             return c.report(
                 "T0207", f"`{name}` takes floats, not `{o.term}`", o.e.span,
                 helps=(f"convert it: `{float_for(c, o.term.dtype)}({source_of(o.e)})`",),
             )  # fmt: skip
     result = _meet_all(c, e, operands)
+    for x in converted if isinstance(result, Scalar) else ():
+        c.coerce(x, result.dtype)
     if isinstance(result, Weak):
         found = literal_as_float(c, e, operands[0]) if c.shared.counts else Scalar(F32)
         if isinstance(found, Scalar):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.expression_text import is_simple, source_of
+from tessera_lang.sema.float_dtypes import float_alone
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range, mean_dtype
+from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range, mean_dtype, widens_to
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 Advice = tuple[tuple[str, ...], tuple[Fix, ...]]
@@ -29,10 +30,25 @@ def _around(span: Span, before: str, after: str) -> tuple[Edit, Edit]:
 
 def float_for(c: Context, dtype: DType) -> DType:
     """The floats that integers of ``dtype`` become: those of the other arrays, and where there are
-    none those of means, which hold all their digits."""
+    none f64, as in NumPy, or those of means where a narrower dtype is named."""
     if c.cells.floats == F64:
         return F64
-    return F32 if c.cells.has_floats else mean_dtype(dtype)
+    if c.cells.has_floats:
+        return F32
+    return F64 if float_alone(c.declaration) == F64 else mean_dtype(dtype)
+
+
+def float_beside(c: Context, dtype: DType) -> DType | None:
+    """The floats that integers of ``dtype`` become by themselves beside a literal with a point and
+    in a function of floats; None where a cast has to say so, as these floats have not all of
+    them."""
+    found = float_for(c, dtype)
+    return found if widens_to(dtype, found) else None
+
+
+def mean_for(c: Context, dtype: DType) -> DType:
+    """What means of elements of ``dtype`` are: of integers f64 too where floats are f64."""
+    return F64 if not dtype.is_float and c.cells.floats == F64 else mean_dtype(dtype)
 
 
 def wider_for(c: Context, value: object, dtype: DType) -> DType | None:

@@ -10,14 +10,20 @@ from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Binding, Context, text_of
-from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand, float_for
+from tessera_lang.sema.conversion_hints import (
+    Advice,
+    cast_fix,
+    convert_operand,
+    float_beside,
+    float_for,
+)
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import LiteralKind, Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.side_tables import FunctionSymbol, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, DType, common_dtype, widens_to
 from tessera_lang.types.type import ERROR, ErrorType, Opaque, Scalar, Weak
 
 MOST_POWER = 64
@@ -186,6 +192,22 @@ def _size_beside_literal(c: Context, size: ast.Expr, literal: Operand) -> Term:
     return found
 
 
+def _integer_beside_float(c: Context, e: ast.Expr, dtype: DType, literal: Operand) -> Term:
+    """Integers of an array beside ``0.5`` are floats, of the dtype of the others where this has
+    all of them."""
+    found = float_beside(c, dtype)
+    if isinstance(literal.term, Open):
+        if found != F64:
+            return Unknown()
+        c.cells.fix(literal.term.cell, found, e.span)
+    elif isinstance(settle(c, literal.e, literal.term, found or dtype, beside=e), ErrorType):
+        return ERROR
+    if found is None:  # which is reported
+        return Scalar(dtype)
+    c.coerce(e, found)
+    return Scalar(found)
+
+
 def literal_as_float(c: Context, key: ast.Expr, literal: Operand) -> Scalar | Open:
     """The float type of a function of a literal: open until the result meets one, as that of
     ``1.0 / n`` is."""
@@ -226,9 +248,8 @@ def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> T
         )
     if kind == "float" and typed.dtype in (INDEX, I32) and c.is_size(e):
         return _size_beside_literal(c, e, literal)
-    if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
-        if not typed.dtype.is_float:
-            return Unknown()
+    if kind == "float" and typed.dtype.is_integer:
+        return _integer_beside_float(c, e, typed.dtype, literal)
     settled = settle(c, literal.e, literal.term, typed.dtype, beside=e)
     return ERROR if isinstance(settled, ErrorType) else typed
 
@@ -421,6 +442,12 @@ def power(c: Context, span: Span, a: Operand, b: Operand) -> Term:
     if type(exponent) is int and 0 <= exponent <= MOST_POWER:
         settle(c, b.e, b.term, INDEX)
         return a.term
+    if isinstance(a.term, Scalar) and a.term.dtype.is_integer and _kind(b.term) == "float":
+        own = a.term.dtype
+        beside = b.term.dtype if isinstance(b.term, Scalar) else float_beside(c, own)
+        if beside is not None and widens_to(own, beside):
+            c.coerce(a.e, beside)
+            a = Operand(a.e, Scalar(beside))
     if _kind(a.term) == "int" and (_kind(b.term) == "int" or isinstance(a.term, Scalar)):
         return _of_integer(c, a, b)
     return _by_function(c, span, a, b)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.conversion_hints import mean_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType
 from tessera_lang.types.type import ERROR, Buffer, Scalar, Tensor
 
 _WIDE = ("sum", "prod", "mean", "var")
@@ -171,7 +172,7 @@ def result_dtype(c: Context, kind: str, dtype: DType, x: ast.Expr) -> DType | No
             return I32
         return U32 if dtype.kind == "uint" and dtype.bits < 32 else dtype
     if kind in ("mean", "var"):
-        return mean_dtype(dtype)
+        return mean_for(c, dtype)
     if dtype == BOOL:
         c.report("T0206", f"`op.{kind}` takes numbers, not bools", x.span,
                  helps=("use `op.any` or `op.all`",))  # fmt: skip

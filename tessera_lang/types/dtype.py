@@ -176,16 +176,25 @@ def float_beside(arrays: Iterable[DType], alone: DType = F32) -> DType:
     return alone if not floats else F64 if floats == {F64} else F32
 
 
+def holds_integers(floats: DType, integers: DType) -> bool:
+    """Whether each integer of a dtype is a number of ``floats``."""
+    return integers.bits - integers.is_signed <= floats.mantissa
+
+
 def widens_to(narrow: DType, wide: DType) -> bool:
-    """Whether every value of ``narrow`` is a value of ``wide`` by the language's rule.
+    """Whether ``narrow`` goes into ``wide`` without a cast, by the language's rule.
 
     f8, f16 and bf16 with f32; a narrower integer with a wider one of the same sign; any
-    integer with index. Nothing else is implicit: f32 with f64 needs the cast.
+    integer with index; integers with the floats that have all of them, and with f64, which
+    rounds those of more than 53 bits as NumPy does. Nothing else is implicit: f32 with f64
+    needs the cast, and so do integers of 32 and more bits with f32.
     """
     if narrow == wide:
         return True
     if narrow.kind == "float" and wide.kind == "float":
         return wide == F32 and narrow.bits < 32
+    if wide.kind == "float":
+        return narrow.is_integer and (wide == F64 or holds_integers(wide, narrow))
     if wide.kind == "index":
         return narrow.is_integer
     return narrow.kind == wide.kind and narrow.is_integer and narrow.bits < wide.bits
@@ -235,13 +244,18 @@ def mean_dtype(dtype: DType) -> DType:
     return F64 if dtype.bits >= 32 else F32
 
 
+def float_of_integers(integers: DType, floats: DType, double: bool = False) -> DType:
+    """The dtype of integers of an array of the host program beside a float. ``floats``: what
+    floats are there that nothing gives a dtype; ``double``: the float is one of f64."""
+    return F64 if double or floats == F64 else mean_dtype(integers)
+
+
 def widest(a: DType, b: DType) -> DType:
     """The narrowest dtype that has all values of two; f64 where none has."""
 
     def holds(wide: DType, one: DType) -> bool:
         if one.is_float or wide.is_float:
-            exact = not one.is_float and one.bits - one.is_signed <= wide.mantissa
-            return widens_to(one, wide) or exact
+            return widens_to(one, wide) or not one.is_float and holds_integers(wide, one)
         (least, most), (low, high) = integer_range(one), integer_range(wide)
         return low <= least and most <= high
 

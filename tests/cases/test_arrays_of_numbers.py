@@ -118,7 +118,6 @@ def f(x, y):
 
 
 WRONG = {
-    "op.array([0.5, 1.5]) + i": "f64 and i32",
     "op.array([0.5, 1.5], dtype=f32) * x": "f32 and f64",
 }  # fmt: skip
 

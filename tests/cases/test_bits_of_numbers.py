@@ -98,7 +98,9 @@ def test_counts_meet_floats(text: str, dtype: str) -> None:
     assert found.dtype == dtype
     np.testing.assert_allclose(found, COUNTS[text], float(np.finfo(dtype).eps) * 16, 1e-5)
     with pytest.raises(tessera.TesseraError, match="T0818"):
-        tessera.compile("def f(x, k):\n    return x * k\n", target="cpu").f(X[0], np.arange(4))
+        tessera.compile("def f(x, k):\n    return x * k\n", target="cpu").f(
+            X[0].astype(np.float32), np.arange(4)
+        )
 
 
 @pytest.mark.parametrize("made", ["op.zeros(4)", "op.ones(4)", "op.empty(4)", "op.full(4, 2.5)"])

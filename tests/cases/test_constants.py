@@ -320,7 +320,7 @@ def test_tables_are_in_constant_memory_and_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("table", "use", "code"),
     [
-        ("(1.5, 2.0)", "out[i] = out[i] + W[i]", "T0202"),
+        ("(1.5, 2.0)", "out[i] = out[i] + W[i]", "T0208"),
         ("(1, 300)", "small[i] = W[i]", "T0202"),
         ("(1, 2)", "out[i] = W[i:2]", "T0302"),
         ("(1, 2)", "out[i] = W[5]", "T0302"),

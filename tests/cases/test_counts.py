@@ -282,8 +282,8 @@ OF_COUNTS: dict[str, Callable[[], Any]] = {
         lambda: A(8).cumsum().astype(i32),
 }  # fmt: skip
 REFUSED = {
-    "op.cumsum(k) * 0.5": "T0202", "op.sum(k) * 0.5": "T0202", "op.sort(k) * v": "T0201",
-    "(k + op.arange(8)) * 0.5": "T0202",
+    "v + op.cumsum(k) * 0.5": "T0202", "v + op.sum(k) * 0.5": "T0202",
+    "op.sort(k) * v": "T0201", "v + (k + op.arange(8)) * 0.5": "T0202",
     "v * (k + op.arange(8))": "T0201",
     "def f(v: f32[n]) -> u8[n]:\n    return op.arange(n) * 40": "T0208",
     "def f(k: i32[n]) -> i32[n]:\n    return k + op.arange(n)": "T0208",

@@ -68,7 +68,7 @@ def test_integers(dtype: Any, function: str, axis: str, target: str) -> None:
     if dtype is np.bool_ and function.startswith(LINES):
         pytest.skip("bools are refused there")
     want = FUNCTIONS[function](x.astype(F64), **({"axis": 1} if axis else {}))
-    wide = dtype in WIDE
+    wide = dtype is not np.bool_  # no floats are named
     want = np.asarray(want, F64 if wide else F32)
     got = results_of(function.format(axis), {"x": x}, target)
     assert np.asarray(got).dtype == want.dtype
@@ -123,10 +123,15 @@ def test_means_of_the_library(dtype: Any, target: str) -> None:
     agree(tessera.compile(text, target=target).f(x), want, 1e-6 if dtype is np.int16 else 1e-14, 0)
 
 
-@pytest.mark.parametrize("text", ["op.logsumexp(k)", "op.logsumexp(k, axis=1)"])
-def test_exponentials_take_floats(text: str) -> None:
-    with pytest.raises(tessera.TesseraError, match=r"T0207[\s\S]*`f64\(k\)`"):
-        results_of(text, GIVEN, "cpu")
+@pytest.mark.parametrize("dtype", NARROW[:-1])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.sample(2)
+def test_beside_narrower_floats_means_of_narrow_integers_are_f32(function: str, dtype: Any) -> None:
+    x = _elements(dtype, (5, 9))
+    source = f"{function.format(', axis=1')} + op.sum(w)"
+    got = results_of(source, {"x": x, "w": np.zeros(3, F32)}, "cpu")
+    assert got.dtype == F32
+    agree(got, np.asarray(FUNCTIONS[function](x.astype(F64), axis=1), F32), 1e-5, 1e-5)
 
 
 def test_a_result_declared_f32_is_refused() -> None:

@@ -110,10 +110,9 @@ def test_in_lanes() -> None:
 HELPS = {
     "t: i32": [
         ("2 ** t", "`1 << t` is the same"), ("3 ** t", "for _ in range(t): p *= 3"),
-        ("t ** t", "`f64(t) ** t`"), ("t ** -1", "from 0 to 64"), ("t ** 0.5", "`f64(t) ** 0.5`"),
+        ("t ** t", "`f64(t) ** t`"), ("t ** -1", "from 0 to 64"),
         ("3 ** (t + 1)", "or as a float, which is rounded: `3.0 ** (t + 1)`"),
     ],
-    "t: f64": [("x.shape[0] ** t", "f64(x.shape[0]) ** t")],
     "t: i32[n]": [("2 ** t", "`1 << t` is the same"), ("t ** t", "op.where(i < t, p * t, p)")],
 }  # fmt: skip
 

@@ -466,7 +466,7 @@ class Function:
 
     def _floats(self, arrays: list[DType], given: tuple[Any, ...]) -> DType:
         """What arrays of numbers are in a call, where they meet none."""
-        known = any(isinstance(v, float) for v in given)
+        known = any(d.is_integer for d in arrays) or any(isinstance(v, float) for v in given)
         return float_beside(arrays, DTYPES[self._interface.alone] if known else F32)
 
     def _kernel(self, kernel: KernelReference) -> Launcher:

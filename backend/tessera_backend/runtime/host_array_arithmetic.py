@@ -14,6 +14,7 @@ from tessera_backend.runtime import scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.evaluate.double import Double
 from tessera_lang.target.host_world import Reduction, WorldFault, common_of, mixing_help
 from tessera_lang.types.dtype import (
     BOOL,
@@ -23,6 +24,7 @@ from tessera_lang.types.dtype import (
     U32,
     DType,
     dtype_with_number,
+    float_of_integers,
     integer_range,
     mean_dtype,
 )
@@ -91,7 +93,9 @@ def _as_operand(value: object, dtype: DType) -> Array:
     return np.frombuffer(data, TO_NUMPY[dtype.name]).reshape(())
 
 
-def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]:
+def _operands(
+    operator: str, a: object, b: object, floats: DType = F32
+) -> tuple[Array, Array, DType]:
     if operator == "/" and _whole(a, b) and _whole(b, a):
         a, b = (convert(x, F64) if is_array(x) else x for x in (a, b))
     if is_array(a) and is_array(b):
@@ -109,7 +113,10 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
     if dtype == BOOL and operator in ("+", "-", "*", "/"):
         whole = isinstance(a, int) or isinstance(b, int)
         dtype = I32 if whole and operator != "/" else F32
-    number = _as_operand(b if array is a else a, dtype)
+    other = b if array is a else a
+    if dtype.is_integer and isinstance(other, float):
+        dtype = float_of_integers(dtype, floats, isinstance(other, Double))
+    number = _as_operand(other, dtype)
     wide = convert(array, dtype)
     return (wide, number, dtype) if array is a else (number, wide, dtype)
 
@@ -147,11 +154,12 @@ def fits_into(value: tuple[int, ...], place: tuple[int, ...]) -> bool:
     return all(m in (n, 1) for m, n in last)
 
 
-def binary(operator: str, a: object, b: object) -> Array:
-    """``a operator b``, element by element."""
+def binary(operator: str, a: object, b: object, floats: DType = F32) -> Array:
+    """``a operator b``, element by element. ``floats``: what floats are that nothing gives a
+    dtype."""
     if operator == "**" and isinstance(b, int) and is_array(a) and dtype_of(a).is_integer:
         return _whole_power(a, b)
-    x, y, dtype = _operands(operator, a, b)
+    x, y, dtype = _operands(operator, a, b, floats)
     if is_array(a) and is_array(b):
         _check_shapes(a.shape, b.shape)
     narrow = dtype.is_float and dtype.bits < 32
@@ -226,21 +234,28 @@ def _shift(operator: str, x: Array, y: Array, dtype: DType) -> Array:
 # --- reductions ----------------------------------------------------------------------------
 
 
-def reduce(kind: Reduction, a: Array, axis: int | None) -> object:
-    """A number, or an array without the axis. Sums of narrow types are wide."""
+def reduce(kind: Reduction, a: Array, axis: int | None, floats: DType = F32) -> object:
+    """A number, or an array without the axis. Sums of narrow types are wide; ``floats``: what
+    floats are that nothing gives a dtype, in which means of integers are."""
     if axis is not None and not -a.ndim <= axis < a.ndim:
         raise WorldFault(f"there is no axis {axis} in an array of {a.ndim} axes", code="T0807")
     dtype = dtype_of(a)
     with np.errstate(all="ignore"):
-        result = _reduced(kind, a, axis, dtype)
+        result = _reduced(kind, a, axis, dtype, floats)
     if axis is None or a.ndim == 1:
         found = np.asarray(result)[()]
-        rounded = kind == "mean" and mean_dtype(dtype) != F64
+        rounded = kind == "mean" and _mean_dtype(dtype, floats) != F64
         return scalars.plain(found) if rounded else scalars.of_array(found)
     return np.asarray(result)
 
 
-def _reduced(kind: Reduction, a: Array, axis: int | None, dtype: DType) -> Any:
+def _mean_dtype(dtype: DType, floats: DType) -> DType:
+    return mean_dtype(dtype) if dtype.is_float else float_of_integers(dtype, floats)
+
+
+def _reduced(
+    kind: Reduction, a: Array, axis: int | None, dtype: DType, floats: DType
+) -> Any:  # fmt: skip
     match kind:
         case "all":
             return np.all(a != 0, axis)
@@ -262,7 +277,7 @@ def _reduced(kind: Reduction, a: Array, axis: int | None, dtype: DType) -> Any:
             values = a.astype(np.float64)
             mean = np.sum(values, axis) / (a.size if axis is None else a.shape[axis])
             if axis is not None and a.ndim > 1:
-                return convert(np.asarray(mean), mean_dtype(dtype))
+                return convert(np.asarray(mean), _mean_dtype(dtype, floats))
             return mean
         case "min" | "max":
             return _extreme(kind, a, axis, dtype)

@@ -328,12 +328,12 @@ class HostWorld(Measuring):
             if self.floats == F64 and found.dtype == np.float32:
                 found = numbers()
             return self.of_numbers(self._kept(found), numbers)
-        left, right = self._numbers_of.met(left, right) or (left, right)
-        return self._kept(host_array_arithmetic.binary(operator, left, right))
+        left, right = self._numbers_of.met(left, right, self.floats) or (left, right)
+        return self._kept(host_array_arithmetic.binary(operator, left, right, self.floats))
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
         value = self._array(array)
-        found = host_array_arithmetic.reduce(kind, value, axis)
+        found = host_array_arithmetic.reduce(kind, value, axis, self.floats)
         exact = self._numbers_of.reduced(kind, value, axis)
         if exact is not None and is_array(found):
             return self.of_numbers(self._kept(found), exact)

@@ -18,7 +18,16 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, Array, is_array
 from tessera_lang.evaluate.double import Double
 from tessera_lang.record import dataclass
 from tessera_lang.target.host_world import Reduction, WorldFault
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, integer_range
+from tessera_lang.types.dtype import (
+    BOOL,
+    F32,
+    F64,
+    I32,
+    I64,
+    DType,
+    float_of_integers,
+    integer_range,
+)
 
 Numbers = Callable[[], Array]
 """The numbers of an array in 64 bits, as integers or as floats."""
@@ -110,9 +119,9 @@ class NumberArrays:
             key = id(root)
             changed[key] = weakref.ref(root, lambda _: changed.pop(key, None))
 
-    def beside(self, array: Array, dtype: DType) -> Array:
+    def beside(self, array: Array, dtype: DType, floats: DType = F32) -> Array:
         """An array of numbers in the dtype of one that it meets, if that has them; any other array
-        itself."""
+        itself. ``floats``: what floats are that nothing gives a dtype."""
         own = arithmetic.dtype_of(array)
         if own in (dtype, BOOL) or dtype == BOOL or not self.has(array):
             return array
@@ -122,12 +131,15 @@ class NumberArrays:
             return arithmetic.convert(np.atleast_1d(wide), dtype).reshape(wide.shape)
         low, high = integer_range(dtype)
         whole = wide.dtype.kind == "i" or bool(np.all(wide == np.trunc(wide)))
+        if own.is_float and not whole:  # beside integers
+            wanted = float_of_integers(dtype, floats)
+            return arithmetic.convert(np.atleast_1d(wide), wanted).reshape(wide.shape)
         if not (own.is_integer or self._records[id(array)].numbers is None) or not whole:
             return array
         fits = wide.size == 0 or (low <= wide.min() and wide.max() <= high)
         return wide.astype(TO_NUMPY[dtype.name]) if fits else array
 
-    def met(self, a: object, b: object) -> tuple[object, object] | None:
+    def met(self, a: object, b: object, floats: DType) -> tuple[object, object] | None:
         """Two operands, of which an array of numbers has the dtype of the other array; None where
         neither is one, or both are numbers."""
         x = a if is_array(a) else None
@@ -135,8 +147,8 @@ class NumberArrays:
         if x is None or y is None or self.has(x) == self.has(y):
             return None
         if self.has(x):
-            return self.beside(x, arithmetic.dtype_of(y)), y
-        return x, self.beside(y, arithmetic.dtype_of(x))
+            return self.beside(x, arithmetic.dtype_of(y), floats), y
+        return x, self.beside(y, arithmetic.dtype_of(x), floats)
 
     def computed(self, operator: str, a: object, b: object) -> tuple[Array, Numbers] | None:
         """``a operator b`` of arrays of numbers and of numbers, and its own numbers; None where an

@@ -23,7 +23,16 @@ from tessera_lang.lower.ast_to_graph.padding import pad
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F64, I32, I64, DType, dtype_named, mean_dtype
+from tessera_lang.types.dtype import (
+    BOOL,
+    F64,
+    I32,
+    I64,
+    DType,
+    common_dtype,
+    dtype_named,
+    mean_dtype,
+)
 from tessera_lang.types.shape import Dim
 
 # --- reading arguments -----------------------------------------------------------------------
@@ -77,7 +86,10 @@ def product(w: GraphWorld, a: object, b: object, tile: tuple[int, ...] = ()) -> 
     left, right = x.tensor_type.dtype, y.tensor_type.dtype
     if left != right:
         narrow = sorted((left, right), key=lambda d: d.bits)[0]
-        if not (left.is_float and right.is_float and narrow.bits < 32):
+        common = common_dtype(left, right)
+        if common is not None and left.is_float != right.is_float:
+            narrow = common
+        elif not (left.is_float and right.is_float and narrow.bits < 32):
             raise WorldFault(f"`@` of {left} and {right} needs a cast", code="T0818")
         x, y = w.builder.cast(x, narrow), w.builder.cast(y, narrow)
     row, column = x.tensor_type.rank == 1, y.tensor_type.rank == 1
@@ -287,7 +299,11 @@ def _parts(w: GraphWorld, given: Given) -> list[Value]:
     arrays = given["arrays"]
     if not isinstance(arrays, tuple | list) or not arrays:
         raise WorldFault("a tuple of arrays is expected here", code="T0818")
-    return [_array(w, a) for a in w.met(*cast("tuple[object, ...]", arrays))]
+    parts = [_array(w, a) for a in w.met(*cast("tuple[object, ...]", arrays))]
+    common: DType | None = parts[0].tensor_type.dtype
+    for part in parts:
+        common = None if common is None else common_dtype(common, part.tensor_type.dtype)
+    return parts if common is None else [w.builder.cast(part, common) for part in parts]
 
 
 def _concat(w: GraphWorld, given: Given) -> object:

@@ -52,7 +52,7 @@ from tessera_lang.target.host_world import (
     common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, float_of_integers
 from tessera_lang.types.shape import Dim
 
 _OPERATORS = {
@@ -412,6 +412,8 @@ class GraphWorld:
             return self.builder.cast(x, common), self.builder.cast(y, common), common
         array, number, given = (y, x, a) if number_a else (x, y, b)
         dtype = array.tensor_type.dtype
+        if dtype.is_integer and number.tensor_type.dtype.is_float:
+            dtype = float_of_integers(dtype, self.floats, is_double(given))
         if dtype == BOOL and operator in ("+", "-", "*", "/"):
             dtype = (
                 I32 if not number.tensor_type.dtype.is_float and operator != "/" else self.floats
@@ -424,11 +426,6 @@ class GraphWorld:
         """A number of the dtype of the array that it meets."""
         if not isinstance(given, GraphNumber):
             return self.builder.full((), dtype, fitting(cast("float", given), dtype))
-        own = number.tensor_type.dtype
-        if own.is_float and not dtype.is_float:
-            wide = F64 if own == F64 else mean_dtype(dtype)
-            raise WorldFault(f"a float and an array of {dtype} do not mix", code="T0818",
-                             helps=(f"convert the array first: `.to({wide})`",))  # fmt: skip
         return self.builder.cast(number, dtype)
 
     def meet(self, a: object, b: object) -> tuple[Value, ...]:

@@ -42,7 +42,9 @@ def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
         return silent(a, b)
     a, b = value_of_operand(c, a), value_of_operand(c, b)
     exponent = c.try_value(b.e)
-    if isinstance(a.term, Tile) and exponent in range(MOST_POWER + 1):
+    integers = isinstance(a.term, Tile) and a.term.dtype.is_integer and not is_waiting(a.term)
+    products = exponent in range(MOST_POWER + 1) and not (integers and type(exponent) is float)
+    if isinstance(a.term, Tile) and products:
         if is_waiting(a.term):
             return a.term
         found = operate(c, "**", span, surrogate(a, False), b)

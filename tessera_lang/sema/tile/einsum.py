@@ -6,6 +6,8 @@ multiply. Must not know how the sum is put together (``evaluate/einsum_expansion
 
 from __future__ import annotations
 
+import re
+
 from tessera_lang.evaluate import einsum_expansion as sums
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
@@ -20,7 +22,7 @@ from tessera_lang.sema.tile.products import PAIRS
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, DType, cast_to_meet
+from tessera_lang.types.dtype import BOOL, F32, DType, cast_to_meet, widens_to
 from tessera_lang.types.type import ERROR, Tile, TileAxis
 
 
@@ -56,6 +58,9 @@ def einsum(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     made = sums.expression(letters, result, rules)
     if rules.factor and is_narrow(dtype):
         made = f"op.cast({made}, {dtype})"
+    for n, tile in zip(sums.NAMES, tiles, strict=False):
+        if tile.dtype != dtype:
+            made = re.sub(rf"\b{n}\b", f"op.cast({n}, {dtype})", made)
     return expand(c, e, made, {n: bound[n] for n in names if n in _words(made)})
 
 
@@ -86,15 +91,16 @@ def _fitting(
 ) -> DType | None:
     """The dtype of operands that fit their letters; None where they do not (reported)."""
     seen: dict[str, tuple[TileAxis, str]] = {}
+    met, beside = _floats_beside(tiles)
     for o, tile, own in zip(operands, tiles, letters, strict=True):
         if len(own) != len(tile.axes):
             c.report("T0604", f"`op.einsum`: `{source_of(o.e)}` has {len(tile.axes)} axes and"
                      f" {len(own)} letters, `{own}`", o.e.span)  # fmt: skip
             return None
-        if tile.dtype == BOOL or tile.dtype != tiles[0].dtype:
-            what = f"`{tile.dtype}`" if tile.dtype == BOOL else (
-                f"`{tiles[0].dtype}` and `{tile.dtype}`")  # fmt: skip
-            first, to = cast_to_meet(tiles[0].dtype, tile.dtype)
+        if tile.dtype == BOOL or tile.dtype not in (met, beside):
+            what = f"`{tile.dtype}`" if tile.dtype == BOOL else f"`{met}` and `{tile.dtype}`"
+            first, to = cast_to_meet(met, tile.dtype)
+            first = first and tiles[0].dtype == met
             if tile.dtype == BOOL:
                 first, to = False, F32 if tiles[0].dtype == BOOL else tiles[0].dtype
             told = source_of(operands[0].e if first else o.e)
@@ -113,4 +119,12 @@ def _fitting(
                     f" `{source_of(o.e)}` differ: {shown[0]} and {shown[1]}", o.e.span,
                 )  # fmt: skip
                 return None
-    return tiles[0].dtype
+    return met
+
+
+def _floats_beside(tiles: list[Tile]) -> tuple[DType, DType]:
+    """The dtype in which operands meet, and that of integers among them which become it by
+    themselves, itself where there are none."""
+    floats = next((t.dtype for t in tiles if t.dtype.is_float), tiles[0].dtype)
+    integers = (t.dtype for t in tiles if t.dtype.is_integer and widens_to(t.dtype, floats))
+    return floats, next(integers, floats)

@@ -12,7 +12,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
-from tessera_lang.sema.conversion_hints import float_for
+from tessera_lang.sema.conversion_hints import float_beside, float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
@@ -74,6 +74,8 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             return found
         settle(c, x, o.term, found.dtype)
         o = Operand(x, found)
+    if name not in FAST_MATH:
+        o = as_floats(c, o)
     if not isinstance(o.term, (Scalar, Tile)) or not o.term.dtype.is_float:
         helps: tuple[str, ...] = ()
         if isinstance(o.term, (Scalar, Tile)):
@@ -99,9 +101,23 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             return ERROR if c.final else Unknown()
         if kind in ROUNDED and compute == F32:
             attach_instance(c, e, f"fast.{kind}", [Scalar(compute)], rounded=True)
-    if isinstance(plain.term, Tile) and plain.term.dtype != result.dtype:
-        convert_operand(c, plain, Mixed(result.dtype, False, plain.term.axes))
+    if isinstance(plain.term, (Tile, Scalar)) and plain.term.dtype != result.dtype:
+        axes = plain.term.axes if isinstance(plain.term, Tile) else ()
+        convert_operand(c, plain, Mixed(result.dtype, False, axes))
     return result
+
+
+def as_floats(c: TileContext, o: Operand) -> Operand:
+    """Integers as the floats that they become by themselves; any other operand as it is."""
+    if not isinstance(o.term, (Scalar, Tile)) or not o.term.dtype.is_integer:
+        return o
+    if isinstance(o.term, Tile) and is_waiting(o.term):
+        return o
+    found = float_beside(c, o.term.dtype)
+    if found is None:
+        return o
+    made = Scalar(found) if isinstance(o.term, Scalar) else replace(o.term, dtype=found)
+    return Operand(o.e, made)
 
 
 def _is_public(c: TileContext, function: str) -> bool:

@@ -12,14 +12,14 @@ from tessera_lang.evaluate.foreign_names import OTHER_AXES
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of as type_text
-from tessera_lang.sema.conversion_hints import float_for
+from tessera_lang.sema.conversion_hints import float_beside, float_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import BOOL, F32, INDEX
+from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 
@@ -52,6 +52,8 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
                     helps=(f"write `{source_of(argument)} != 0`",),
                 )  # fmt: skip
     if member in ("copysign", "reciprocal") and not dtype.is_float and dtype != INDEX:
+        if (found := in_floats(c, e, name, dtype, given)) is not None:
+            return found
         to = float_for(c, dtype)
         return c.report("T0207", f"`{name}` takes floats, not `{dtype}`", first.span,
                         helps=(f"convert it: `{source_of(first)}.to({to})`",))  # fmt: skip
@@ -108,6 +110,19 @@ def expand(c: TileContext, e: ast.Expr, text: str, given: Bound) -> Term:
         if value is not None:
             c.set_value(e, value)
     return term
+
+
+def in_floats(
+    c: TileContext, e: ast.Expr, name: str, dtype: DType, bound: Bound
+) -> Term | None:  # fmt: skip
+    """The type of a function of floats whose first argument is of integers, which become floats
+    by themselves; None where a cast has to say so."""
+    floats = float_beside(c, dtype) if dtype.is_integer else None
+    if floats is None:
+        return None
+    first, *rest = bound
+    more = "".join(f", {n}={n}" for n in rest)
+    return expand(c, e, f"{name}(op.cast({first}, {floats}){more})", bound)
 
 
 def argument_of(c: TileContext, e: ast.Name) -> Term | None:

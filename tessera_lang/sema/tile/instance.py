@@ -11,6 +11,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.bound_names import assigned_names
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
+from tessera_lang.sema.float_dtypes import float_alone
 from tessera_lang.sema.flow import check_flow, literal_value
 from tessera_lang.sema.fully_typed import is_whole
 from tessera_lang.sema.generic_check import check_function_structure
@@ -158,9 +159,13 @@ def _context(
         if name not in variables and name not in parameters.compile_time:
             variables[name] = Variable(Local(name, kind, span))
     returns = Variable(Local("the result", "variable", declaration.name_span))
+    types = [v.type for v in parameters.variables.values()]
+    integers = any(isinstance(t, Tensor) and t.dtype.is_integer for t in types)
+    alone = integers and not parameters.has_floats
+    floats = float_alone(declaration) if alone else parameters.floats
     c = TileContext(
         scope, declaration, typed, shared, True,
-        Cells(list(parameters.cells), floats=parameters.floats, has_floats=parameters.has_floats),
+        Cells(list(parameters.cells), floats=floats, has_floats=parameters.has_floats),
         variables, parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.comparisons import compare
+from tessera_lang.sema.conversion_hints import float_beside, float_for
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, is_bool, not_numbers, operate, silent
@@ -95,7 +96,8 @@ def settle_tile(
     if waiting is None:
         return
     if not waiting.accepts(dtype):
-        dtype, wide = waiting.default, False
+        beside = dtype.is_integer and waiting.default == F32
+        dtype, wide = float_for(c, dtype) if beside else waiting.default, False
     elif waiting.literal and is_narrow(dtype) and not place:
         dtype, wide = F32, False
     waiting.dtype, waiting.wide, waiting.met = dtype, wide, span
@@ -287,6 +289,22 @@ def _is_float_literal(term: Term) -> bool:
     return isinstance(term, (Weak, Open)) and default_of_literals(term).is_float
 
 
+def with_floats(c: TileContext, o: Operand, other: Operand) -> Operand:
+    """Integers beside a literal with a point, as the floats that they are there."""
+    if not isinstance(o.term, (Scalar, Tile)) or not _is_float_literal(other.term):
+        return o
+    found = float_beside(c, o.term.dtype) if o.term.dtype.is_integer else None
+    if found is None or is_waiting_term(o.term):
+        return o
+    made = Scalar(found) if isinstance(o.term, Scalar) else replace(o.term, dtype=found)
+    return Operand(o.e, made)
+
+
+def is_waiting_term(term: Term) -> bool:
+    """Whether a term is a tile whose dtype is still open."""
+    return isinstance(term, Tile) and is_waiting(term)
+
+
 def surrogate(o: Operand, wide: bool) -> Operand:
     """A tile as a scalar of its dtype, for the rules of lanes."""
     if isinstance(o.term, Tile):
@@ -318,7 +336,7 @@ def _meet(
                 found = operate(c, operator, span, *pair)
                 if not isinstance(found, Scalar):
                     return found
-                if met == Scalar(INDEX) != found:  # a size beside a float
+                if met.dtype.is_integer and met != found:  # beside a float
                     met = result = found
     elif len(typed) == 1 and len(operands) == 1:
         return result
@@ -385,12 +403,13 @@ def compare_tiles(
     if not compare(c, operator, span, *pair):
         return ERROR if c.final else Unknown()
     if c.final:
-        _convert_compared(c, (a, b), plain, wide)
+        met = tuple(with_floats(c, o, other) for o, other in ((a, b), (b, a)))
+        _convert_compared(c, met, plain, wide)
     return Tile(BOOL, axes) if axes else Scalar(BOOL)
 
 
 def _convert_compared(
-    c: TileContext, met: tuple[Operand, Operand], plain: tuple[Operand, Operand], wide: bool
+    c: TileContext, met: tuple[Operand, ...], plain: tuple[Operand, Operand], wide: bool
 ) -> None:
     typed = [o.term.dtype for o in met if isinstance(o.term, (Tile, Scalar))]
     common = typed[0] if len(typed) == 1 else common_dtype(*typed)

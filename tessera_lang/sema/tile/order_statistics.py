@@ -10,6 +10,7 @@ from math import floor
 
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.conversion_hints import mean_for
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
@@ -26,7 +27,7 @@ from tessera_lang.sema.tile.reductions import (
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import BOOL, F64, mean_dtype
+from tessera_lang.types.dtype import BOOL, F64, DType
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
 from tessera_lang.types.type import Tile
 
@@ -34,7 +35,7 @@ from tessera_lang.types.type import Tile
 class _Line:
     """Places of a sorted line in an expression over it, ``s``."""
 
-    def __init__(self, tile: Tile, axis: int, whole: bool, keepdims: bool) -> None:
+    def __init__(self, tile: Tile, axis: int, whole: bool, keepdims: bool, dtype: DType) -> None:
         self.axis = axis
         self._before, self._behind = "", ""
         if not whole:
@@ -43,7 +44,7 @@ class _Line:
         self._keepdims = keepdims
         self._number = not keepdims and (whole or len(tile.axes) == 1)
         self._new = ", None" * (len(tile.axes) - 1) if whole and keepdims else ""
-        self._dtype = mean_dtype(tile.dtype)
+        self._dtype = dtype
         self._cast = not tile.dtype.is_float
 
     def at(self, place: str) -> str:
@@ -134,7 +135,11 @@ def _sorted(
         return c.nothing()
     if c.kernel.facts.value(length) == 0:
         return c.report("T0311", f"`{name}` of no elements", e.span)
-    return _Line(tile, axis, whole, keepdims), _made(c, e, text, bound["x"]), length
+    return (
+        _Line(tile, axis, whole, keepdims, mean_for(c, tile.dtype)),
+        _made(c, e, text, bound["x"]),
+        length,
+    )
 
 
 def _made(c: TileContext, e: ast.Call, text: str, x: ast.Expr) -> ast.Expr:

@@ -142,15 +142,16 @@ def _dtypes(
 
 def _met(p: DType, q: DType) -> DType | None:
     """The dtype in which factors meet that have no product of their own: of integers as under
-    `*`, with room for sums in at least 32 bits; of bools they are numbers beside numbers."""
+    `*`, with room for sums in at least 32 bits; of integers and floats the floats, where these
+    have all of them; of bools they are numbers beside numbers."""
     if BOOL in (p, q):
         other = q if p == BOOL else p
         return other if other == BOOL or other.product else _met(other, other)
-    if not (p.is_integer and q.is_integer):
-        return None
     common = common_dtype(p, q)
-    if common is None:
+    if common is None or common.is_float and p.is_float == q.is_float:
         return None
+    if common.is_float:  # integers beside floats, which have all of them
+        return common
     return I64 if common == INDEX else I32 if common.bits < 32 else common
 
 

@@ -11,7 +11,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
-from tessera_lang.sema.conversion_hints import float_for
+from tessera_lang.sema.conversion_hints import float_for, mean_for
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import Term, Unknown
@@ -21,7 +21,7 @@ from tessera_lang.sema.slice_reductions import result_dtype
 from tessera_lang.sema.tile.array_creation import of_the_call, shape_items, told, window_axes
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
-from tessera_lang.sema.tile.expand_builtins import expand
+from tessera_lang.sema.tile.expand_builtins import expand, in_floats
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -33,7 +33,7 @@ from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.subscripts import read
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, INDEX, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, INDEX, DType
 from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
@@ -173,6 +173,9 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if along is None:
         return ERROR if c.final else Unknown()
     kind = name.removeprefix("op.")
+    if kind == "logsumexp" and not is_waiting(tile):
+        if (found := in_floats(c, e, name, tile.dtype, bound)) is not None:
+            return found
     if is_waiting(tile) and kind in _OF_FLOATS:
         tile = make_float(c, tile)
     if is_waiting(tile) and len(along) == rank and not keepdims:
@@ -211,7 +214,7 @@ def _norm_of_order(c: TileContext, bound: Bound, axes: int, dtype: DType) -> str
         settle(c, given, term, INDEX if isinstance(value, int) else F64)
     if isinstance(given, ast.NoneLit) or value == {1: 2, 2: "fro"}.get(axes, ()):
         return ""
-    x = "x" if dtype.is_float else f"op.cast(x, {mean_dtype(dtype)})"
+    x = "x" if dtype.is_float else f"op.cast(x, {mean_for(c, dtype)})"
     rest = "".join(f", {n}={n}" for n in ("axis", "keepdims") if n in bound)
     forms: dict[tuple[int, object], str] = {
         (1, 1): f"op.sum(op.abs({x}){rest})",
@@ -232,7 +235,7 @@ def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Ex
     """Of a reduction, and the functions behind one that is made of others; None where the dtype
     has none (reported)."""
     if kind in ("std", "norm"):
-        return mean_dtype(tile.dtype)
+        return mean_for(c, tile.dtype)
     if kind != "logsumexp" or is_waiting(tile):
         return result_dtype(c, "sum" if kind in DERIVED else kind, tile.dtype, x)
     if not tile.dtype.is_float:
@@ -352,6 +355,8 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         make_float(c, tile)
         return tile
     if not tile.dtype.is_float:
+        if (found := in_floats(c, e, "op.softmax", tile.dtype, bound)) is not None:
+            return found
         return c.report(
             "T0207", f"`op.softmax` takes floats, not `{tile.dtype}`", bound["x"].span,
             helps=(f"convert it: `{float_for(c, tile.dtype)}({source_of(bound['x'])})`",),
