@@ -29,6 +29,7 @@ from tessera_lang.sema.desugar_numpy_calls import (
 from tessera_lang.sema.generator_reductions import before_statement
 from tessera_lang.sema.numpy_words import OTHER_WORDS, of_numpy, unpacked_quantiles
 from tessera_lang.sema.python_casts import casts_of_python
+from tessera_lang.sema.separate_arrays import separated
 from tessera_lang.sema.tree_transforms import (
     copied,
     free_name,
@@ -73,6 +74,9 @@ _OTHERWISE = re.compile(
     r"|\b(?:int|float|round)\s*\("
     rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
     rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*=|{OTHER_WORDS}"
+    r"|\][ \t]*(?:[-+*/@%&|^]|//|\*\*|<<|>>)?=(?!=)"
+    r"|(?:\blen\s*\(|\.\s*shape\b|\.\s*size\b)"
+    r"|@op\.kernel\b|\b\w+\s*:\s*(?:int|float|bool)\b"
     r"|\blambda\b|:\s*(?:int|float|bool)\s*=|=\s*\d+\s*$|::",
     re.MULTILINE,
 )
@@ -124,8 +128,9 @@ def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]
     own = {p.name for p in (*s.brackets, *s.parameters)} | set(assigned_names(s))
     lane = kernel_level(s) == "lane"  # where tables are read from memory
     seen = {name: t for name, t in tables.items() if name not in own and not lane}
-    body = cast("tuple[ast.Stmt, ...]", mapped(s.body, lambda node: written(node, seen)))
-    body = body if seen else s.body
+    first = s.body if lane else separated(s, s.body, own)
+    body = cast("tuple[ast.Stmt, ...]", mapped(first, lambda node: written(node, seen)))
+    body = body if seen else first
     if kernel_level(s) == "tile":
         body = in_plain_words(s, body, own)
     body = _body(body, bool(s.decorators), own)

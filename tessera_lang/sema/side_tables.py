@@ -241,7 +241,7 @@ class TypedFunction:
         default_factory=dict["ast.Stmt", ast.Assign]
     )  # stores that stand for statements of a tile kernel: for sums, where each round needs what
     # the one before made, and for stores into what bools choose
-    in_place: dict[ast.AugmentedAssign, ast.AugmentedAssign] = field(
+    in_place: dict[ast.Stmt, ast.Stmt] = field(
         default_factory=dict[ast.AugmentedAssign, ast.AugmentedAssign]
     )  # `C -= e` of an array, and `C[...] -= e`, which stands for it
     body: tuple[ast.Stmt, ...] = ()  # what a tile kernel is lowered from: `in_place` done

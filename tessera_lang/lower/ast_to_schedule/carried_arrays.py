@@ -15,9 +15,10 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Node, Read, rep
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import Local
+from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
-from tessera_lang.types.shape import Dim
+from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import TileAxis
 
 
@@ -95,7 +96,17 @@ def _agree(s: State, dim: Dim, other: Dim | None) -> bool:
     pairs = (
         () if info is None else ((a.left, a.right) for a in info.agreements if a.operator == "==")
     )
-    return dim == other or any({dim, other} == set(pair) for pair in pairs)
+    if dim == other:
+        return True
+    if other is not None and _always_equal(dim, other):
+        return True
+    return any({dim, other} == set(pair) for pair in pairs)
+
+
+def _always_equal(dim: Dim, other: Dim) -> bool:
+    """Whether two sizes are equal whatever the sizes of the arrays are."""
+    least = dict.fromkeys((*symbols_of(dim), *symbols_of(other)), 0)
+    return Facts(least=least).equals(dim, other)
 
 
 def _read(kept: Node) -> Read:

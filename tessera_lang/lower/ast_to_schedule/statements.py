@@ -177,6 +177,15 @@ def _with(s: State, node: ast.With) -> None:
 # --- variables -------------------------------------------------------------------------------
 
 
+def _sizes_of_value(s: State, e: ast.Expr) -> tuple[Value, ...]:
+    """What ``x.shape`` of a tile is unpacked into; nothing of another expression."""
+    if not isinstance(e, ast.Attribute) or e.name != "shape":
+        return ()
+    if not isinstance(s.typed.types.get(e.value), Tile):
+        return ()
+    return tuple(axis.extent for axis in s.node(e.value).axes)
+
+
 def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
     if isinstance(target, ast.TupleExpr):
         value = s.typed.expanded.get(value, value)  # sizes that a part of a shape says
@@ -187,7 +196,7 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
                 for item, part in zip(target.items, [settle(s, x) for x in several], strict=True):
                     _store_or_bind(s, item, part)
                 return
-            found = lower_expression(s.low, value)
+            found = _sizes_of_value(s, value) or lower_expression(s.low, value)
             if isinstance(found, Value) or len(found) != len(target.items):
                 raise Unsupported(target.span, "unpacking of this value")
             for item, part in zip(target.items, found, strict=True):

@@ -24,8 +24,8 @@ SEEN_OTHERWISE = ("reshape", "ravel", "T", "mT")
 
 
 def only_making(c: TileContext, name: str) -> ast.Assign | None:
-    """The one statement that gives a variable a value; None where there are several, or where it
-    is a parameter."""
+    """The one statement that gives a variable a value, or the first one of a block of which the
+    others fill the array again; None where there are several, or where it is a parameter."""
     if any(p.name == name for p in c.declaration.parameters):
         return None
     found = [
@@ -40,7 +40,7 @@ def nobody_sees_the_last(c: TileContext, name: str, made: ast.Assign) -> bool:
     """Whether an array may be filled again where it is made: no other name means it then, but one
     that takes its elements of now, behind all stores of the round."""
     body = c.declaration.body
-    given_on = [s for s in statements(body) if s is not made and _gives_on(c, s, name)]
+    given_on = [s for s in statements(body) if s is not made and gives_on(c, s, name)]
     if not given_on:
         return True
     block = _block_of(body, made)
@@ -67,7 +67,7 @@ def _is_plain(s: ast.Stmt, name: str) -> bool:
     return len(list(plain)) == len(values) and all(isinstance(t, ast.Name) for t in targets(s))
 
 
-def _gives_on(c: TileContext, s: ast.Stmt, name: str) -> bool:
+def gives_on(c: TileContext, s: ast.Stmt, name: str) -> bool:
     """Whether a statement may give another name to the array."""
     if not isinstance(s, ast.Assign):
         return False

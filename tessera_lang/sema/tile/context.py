@@ -150,6 +150,9 @@ class Kernel:
     in_place: dict[ast.AugmentedAssign, tuple[ast.AugmentedAssign, ast.Subscript]] = field(
         default_factory=dict[ast.AugmentedAssign, "tuple[ast.AugmentedAssign, ast.Subscript]"]
     )  # what stands for a sum into a name of an array, and its place
+    filled_in_place: dict[ast.Assign, ast.Assign] = field(
+        default_factory=dict[ast.Assign, ast.Assign]
+    )  # what stands for another value of such a name
     expanded: dict[ast.Expr, tuple[str, ast.Expr]] = field(
         default_factory=dict[ast.Expr, "tuple[str, ast.Expr]"]
     )
@@ -212,6 +215,9 @@ class TileContext(Context):
     outer: frozenset[str] = frozenset()  # loop variables of the caller
     beginnings: frozenset[ast.Name] = frozenset()  # targets whose uses meet none of those before
     several: dict[str, list[Variable]] = field(default_factory=dict[str, "list[Variable]"])
+    filled_again: dict[tuple[ast.FunctionDef, str], tuple[ast.Name, ...]] = field(
+        default_factory=dict["tuple[ast.FunctionDef, str]", "tuple[ast.Name, ...]"]
+    )
     made_again: dict[ast.FunctionDef, frozenset[str]] = field(
         default_factory=dict[ast.FunctionDef, frozenset[str]]
     )

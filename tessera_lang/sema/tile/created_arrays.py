@@ -24,6 +24,7 @@ from tessera_lang.sema.name_values import named_symbol
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
 from tessera_lang.sema.tile.array_creation import dtype_argument, of_the_call, shape_items
+from tessera_lang.sema.tile.arrays_filled_again import filled_again, is_fresh, value_filled
 from tessera_lang.sema.tile.arrays_made_again import nobody_sees_the_last, only_making
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
@@ -43,27 +44,6 @@ MAKERS = (
     *(f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")),
     "op.copy",
 )
-
-
-_VIEWS = frozenset(
-    f"op.{n}" for n in (
-        "reshape", "ravel", "transpose", "permute_dims", "matrix_transpose", "expand_dims",
-        "squeeze", "swapaxes", "moveaxis", "broadcast_to", "diagonal", "flip", "fliplr", "flipud",
-        "shared", "positive", "window",
-    )
-)  # fmt: skip
-"""Of what NumPy gives as a view, so that a store into it would change the array behind it."""
-
-
-def _is_fresh(c: TileContext, e: ast.Expr) -> bool:
-    """Whether an expression computes new elements: a name that is given them, and whose elements
-    are stored, is an array that begins with them."""
-    if isinstance(e, ast.Call):
-        symbol = named_symbol(c, e.function)
-        return isinstance(symbol, Builtin) and symbol.name.startswith("op.") and (
-            symbol.name not in _VIEWS
-        )  # fmt: skip
-    return isinstance(e, (ast.Binary, ast.Unary, ast.Compare))
 
 
 def is_maker(c: TileContext, e: ast.Expr) -> bool:
@@ -102,7 +82,9 @@ def stored_names(c: TileContext) -> frozenset[str]:
 
 def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
     """Whether an assignment makes an array."""
-    if not (is_maker(c, value) or _is_fresh(c, value)):
+    if target in filled_again(c, target.id):
+        return False
+    if not (is_maker(c, value) or is_fresh(c, value)):
         return False
     if c.reached_once and (target.id in result_names(c) or target.id in private_names(c)):
         return True
@@ -120,17 +102,31 @@ def names_made_again(c: TileContext) -> frozenset[str]:
             made = only_making(c, name)
             values = {t.id: v for t, v in _named_values(made)} if made is not None else {}
             if made is not None and name in values and (
-                is_maker(c, values[name]) or _is_fresh(c, values[name])
+                is_maker(c, values[name]) or is_fresh(c, values[name])
             ) and nobody_sees_the_last(c, name, made):  # fmt: skip
                 names.add(name)
         found = c.made_again[c.declaration] = frozenset(names)
     return found
 
 
+def refilled(c: TileContext, target: ast.Name) -> Tensor | None:
+    """The array into which the new elements of ``name = value`` are stored, if it is one."""
+    v = c.variables.get(target.id)
+    again = target in filled_again(c, target.id) and target.id in stored_names(c)
+    return v.type if again and v is not None and isinstance(v.type, Tensor) else None
+
+
+def value_refilled(c: TileContext, name: str, value: ast.Expr) -> ast.Expr:
+    """What is stored into an array that ``name = value`` fills again."""
+    given = [v for s in statements(c.declaration.body) for t, v in _named_values(s) if t.id == name]
+    first = min(given, key=lambda v: v.span.start)
+    return value_filled(c, first, value) or value
+
+
 def could_be_array(c: TileContext, name: str) -> bool:
     """Whether a variable would be an array if it was made outside of loops, and once."""
     return any(
-        target.id == name and (is_maker(c, value) or _is_fresh(c, value))
+        target.id == name and (is_maker(c, value) or is_fresh(c, value))
         for s in statements(c.declaration.body)
         for target, value in _named_values(s)
     )
@@ -162,7 +158,7 @@ def other_value(c: TileContext, name: str) -> tuple[Span, str] | None:
             if not isinstance(t, ast.Name) or t.id != name:
                 continue
             value = values.get(t)
-            if value is not None and not made and (is_maker(c, value) or _is_fresh(c, value)):
+            if value is not None and not made and (is_maker(c, value) or is_fresh(c, value)):
                 made.append(t)
             elif not isinstance(s, ast.AugmentedAssign):
                 alone = isinstance(s, ast.Assign) and s.target is t
@@ -198,8 +194,8 @@ def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
 def _made_once(c: TileContext) -> set[str]:
     """Variables that ``op.empty`` or the like makes outside of loops and conditions, and that
     take no other value, nor one of the call; or that a computed value does, if elements of them
-    are stored. Where elements of `C` are stored too, `C -= e` is no other value: it goes into the
-    array."""
+    are stored. Where elements of `C` are stored too, `C -= e` and `C = C @ D` are no other
+    values: they go into the array."""
     stored = stored_names(c)
     counts = {p.name: 1 for p in c.declaration.parameters}
     added = {t.id for s in statements(c.declaration.body) if isinstance(s, ast.AugmentedAssign)
@@ -211,12 +207,15 @@ def _made_once(c: TileContext) -> set[str]:
                 isinstance(s, ast.AugmentedAssign) and t.id in inside
             ):
                 counts[t.id] = counts.get(t.id, 0) + 1
+    for name in stored:
+        counts[name] = counts.get(name, 0) - len(filled_again(c, name))
     return {
         target.id
         for s in c.declaration.body
         for target, value in _named_values(s)
         if counts[target.id] == 1
-        and (is_maker(c, value) or (target.id in stored and _is_fresh(c, value)))
+        and target not in filled_again(c, target.id)
+        and (is_maker(c, value) or (target.id in stored and is_fresh(c, value)))
     }
 
 

@@ -115,13 +115,13 @@ def _shown(c: TileContext, array: Tensor) -> str:
 
 
 def body_in_place(
-    body: tuple[ast.Stmt, ...], found: dict[ast.AugmentedAssign, ast.AugmentedAssign]
+    body: tuple[ast.Stmt, ...], found: dict[ast.Stmt, ast.Stmt]
 ) -> tuple[ast.Stmt, ...]:
     """A body with the statements that stand for others in their place."""
     made: list[ast.Stmt] = []
     for s in body:
         match s:
-            case ast.AugmentedAssign():
+            case ast.AugmentedAssign() | ast.Assign():
                 made.append(found.get(s, s))
             case ast.If():
                 made.append(replace(s, body=body_in_place(s.body, found),

@@ -19,7 +19,13 @@ from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
-from tessera_lang.sema.tile import created_arrays, in_place, masked_stores, results
+from tessera_lang.sema.tile import (
+    arrays_filled_again,
+    created_arrays,
+    in_place,
+    masked_stores,
+    results,
+)
 from tessera_lang.sema.tile.arrays_made_again import is_given_on
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import TileContext, Value
@@ -27,8 +33,9 @@ from tessera_lang.sema.tile.directives import directive, directive_name, pipelin
 from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.fits_narrow_index import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
-from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
+from tessera_lang.sema.tile.operators import is_tiled, is_waiting, value_of_operand
 from tessera_lang.sema.tile.shape_tuples import elements_of, unpacked
+from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.stores import WHOLE, augmented, store, whole_store, written_out
 from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.sema.tile.symbolic import (
@@ -102,6 +109,9 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     if isinstance(s.target, ast.Name) and created_arrays.is_array(c, s.target, s.value):
         created_arrays.make(c, s.target, s.value)
         return
+    if isinstance(s.target, ast.Name) and (array := created_arrays.refilled(c, s.target)):
+        _refill(c, s, s.target, array)
+        return
     if masked_stores.is_masked(c, s.target):
         _masked(c, s, s.target)
         return
@@ -110,6 +120,43 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     else:
         term = c.infer(s.value)
     _assign_one(c, s.target, s.value, term)
+
+
+def _refill(c: TileContext, s: ast.Assign, target: ast.Name, array: Tensor) -> None:
+    """``p = p @ P`` of an array that the kernel makes and stores into: the new elements go into
+    it, where they are as many and of one dtype."""
+    found = c.kernel.filled_in_place.get(s)
+    if found is None:
+        value = created_arrays.value_refilled(c, target.id, s.value)
+        found = arrays_filled_again.in_place(s, target, value, len(array.shape))
+        c.kernel.filled_in_place[s] = found
+    term = c.infer(found.value)
+    o = value_of_operand(c, Operand(found.value, term))
+    if is_silent(o.term):
+        return
+    if found.value is s.value and not _is_as(c, array, o):
+        c.report(
+            "T0609", f"`{target.id}` is `{array}`, of which elements are stored, and this is"
+            f" `{text_of(o.term)}`", s.span, "another dtype or other sizes",
+            helps=("give the other value a name of its own",),
+        )  # fmt: skip
+        return
+    if c.final:
+        c.typed.in_place[s] = found
+    assert isinstance(found.target, ast.Subscript)
+    store(c, found.target, found.value, term)
+
+
+def _is_as(c: TileContext, array: Tensor, o: Operand) -> bool:
+    """Whether a value has the dtype and the sizes of an array."""
+    if not isinstance(o.term, Tile) or len(o.term.axes) != len(array.shape):
+        return False
+    if not is_waiting(o.term) and o.term.dtype != array.dtype:
+        return False
+    return all(
+        agree(c, a.capacity if a.extent is None else a.extent, dim, o.e.span)
+        for a, dim in zip(o.term.axes, array.shape, strict=True)
+    )
 
 
 def _masked(c: TileContext, s: ast.Assign | ast.AugmentedAssign, target: ast.Expr) -> None:

@@ -19,10 +19,8 @@ Reaching = dict[str, frozenset[ast.Name]]
 def beginnings(declaration: ast.FunctionDef) -> frozenset[ast.Name]:
     """Targets of assignments that begin another range of their name; none of a name whose ranges
     lie in each other. The range of a parameter begins at the head."""
-    walk = _Walk()
-    walk.block(declaration.body, walk.parameters(declaration))
     found: set[ast.Name] = set()
-    for ranges in walk.ranges().values():
+    for ranges in ranges_of(declaration).values():
         first, *rest = sorted(ranges, key=lambda r: r.start)
         end, starts = first.end, list[ast.Name]()
         for r in rest:
@@ -35,14 +33,29 @@ def beginnings(declaration: ast.FunctionDef) -> frozenset[ast.Name]:
     return frozenset(found)
 
 
+def sizes_of(declaration: ast.FunctionDef) -> list[ast.Name]:
+    """Names of sizes in the types of the parameters, each where it stands first."""
+    shapes = (i for p in declaration.parameters if p.annotation for i in p.annotation.shape or ())
+    names = [e for i in shapes for e in expressions(i) if isinstance(e, ast.Name)]
+    return list({e.id: e for e in reversed(names)}.values())
+
+
+def ranges_of(declaration: ast.FunctionDef) -> dict[str, list[Range]]:
+    """The ranges of each name."""
+    walk = _Walk()
+    walk.block(declaration.body, walk.parameters(declaration))
+    return walk.ranges()
+
+
 @dataclass(slots=True, eq=False)
-class _Range:
-    """Where it lies in the source, and the assignment that it begins with (None: another kind of
-    target)."""
+class Range:
+    """Where it lies in the source, the target that it begins with (``first``), and that again where
+    it is of an assignment (``target``; None: of another kind)."""
 
     start: int
     end: int
     target: ast.Name | None
+    first: ast.Name
 
 
 @dataclass(slots=True, eq=False)
@@ -62,16 +75,16 @@ class _Walk:
     plain: dict[ast.Name, int] = field(default_factory=dict[ast.Name, int])
     loops: list[_Loop] = field(default_factory=list[_Loop])
 
-    def ranges(self) -> dict[str, list[_Range]]:
-        made: dict[ast.Name, _Range] = {}
+    def ranges(self) -> dict[str, list[Range]]:
+        made: dict[ast.Name, Range] = {}
         for target in self.parent:
             root, start = self._root(target), self.plain.get(target, target.span.start)
             places = {start, *self.uses[target]}
-            r = made.setdefault(root, _Range(start, start, target))
+            r = made.setdefault(root, Range(start, start, target, target))
             if start <= r.start:
-                r.target = target if target in self.plain else None
+                r.target, r.first = target if target in self.plain else None, target
             r.start, r.end = min(r.start, *places), max(r.end, *places)
-        found: dict[str, list[_Range]] = {}
+        found: dict[str, list[Range]] = {}
         for root, r in made.items():
             found.setdefault(root.id, []).append(r)
         return found
@@ -83,6 +96,7 @@ class _Walk:
 
     def parameters(self, declaration: ast.FunctionDef) -> Reaching:
         given = [ast.Name(p.name_span, p.name) for p in declaration.parameters]
+        given += sizes_of(declaration)
         for target in given:
             self.parent[target] = target
             self.uses[target] = set()

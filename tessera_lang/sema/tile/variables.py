@@ -14,6 +14,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.side_tables import Local
 from tessera_lang.sema.tile.context import TileContext, register_dtype
+from tessera_lang.sema.tile.created_arrays import stored_names
 from tessera_lang.sema.tile.fits_narrow_index import learn_bounds
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
 from tessera_lang.sema.tile.subscripts import as_tile, root_name
@@ -38,7 +39,13 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
         v.type = v.since = None
         c.kernel.changed = True
         return
-    if isinstance(term, Tensor) and v in c.valued and value is not None:
+    if isinstance(v.type, Tensor) and isinstance(term, Tensor) and _is_another(c, v, value):
+        c.valued.add(v)  # it changes places with another array: what each held
+        v.type = v.since = None
+        c.kernel.changed = True
+        return
+    is_value = v in c.valued or isinstance(v.type, Tile) and v.local.kind == "variable"
+    if isinstance(term, Tensor) and is_value and value is not None:
         term = as_tile(c, value, term)
     if c.final:
         c.typed.symbols[target] = v.local
@@ -53,6 +60,13 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
         current = replace(current, axes=term.axes, wide=wide)
     c.note(target, current)
     c.terms.pop(target, None)
+
+
+def _is_another(c: TileContext, v: Variable, value: ast.Expr | None) -> bool:
+    """Whether a name of an array, of which no elements are stored, is given another array."""
+    if v.local.kind != "variable" or value is None or v.since in (None, value.span):
+        return False
+    return v.local.name not in stored_names(c)
 
 
 def _takes(c: TileContext, v: Variable, value: ast.Expr | None, term: Term) -> bool:
