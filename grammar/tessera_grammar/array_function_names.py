@@ -114,8 +114,15 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "inner": ArrayName("a b", 2, "Sums of products along the last axes of both."),
     "vdot": ArrayName("a b", 2, "The sum of the products of all elements."),
     "kron": ArrayName("a b", 2, "All products of the elements of two matrices, as blocks."),
-    "cov": ArrayName("x", 1, "The covariances of the rows, divided by one less than their length."),
-    "corrcoef": ArrayName("x", 1, "The correlations of the rows."),
+    "cov": ArrayName(
+        "x y",
+        1,
+        "The covariances of the rows of one array or of two, or of two vectors, divided by one less"
+        " than their length.",
+    ),
+    "corrcoef": ArrayName(
+        "x y", 1, "The correlations of the rows of one array or of two, or of two vectors."
+    ),
     "gradient": ArrayName("x spacing", 1, "Central differences of a vector, at its ends one-sid."),
     "trapezoid": ArrayName("y x dx", 1, "The area below the last axis, by trapezoids."),
     "cross": ArrayName("a b", 2, "The cross product of vectors of three elements, or of rows."),

@@ -158,8 +158,17 @@ def _kron(given: Collection[str], ranks: Ranks) -> str:
             " (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]))")  # fmt: skip
 
 
-def _of_rows(text: str) -> RankedForm:
-    return lambda given, ranks: text if ranks["x"] == 2 else ""
+def _of_rows(name: str, text: str, alone: str) -> RankedForm:
+    """``op.name`` of a matrix of rows, of two vectors or of the rows of two matrices; ``alone``: of
+    one vector, a number."""
+
+    def form(given: Collection[str], ranks: Ranks) -> str:
+        if "y" not in given:
+            return {1: alone, 2: text}.get(ranks["x"], "")
+        rows = {1: "op.stack((x, y))", 2: "op.concat((x, y), axis=0)"}.get(ranks["x"], "")
+        return f"op.{name}({rows})" if rows and ranks["x"] == ranks["y"] else ""
+
+    return form
 
 
 def _average(given: Collection[str], ranks: Ranks) -> str:
@@ -248,8 +257,8 @@ _RANKED: dict[str, RankedForm] = {
     "diag": _diag, "inner": _inner, "kron": _kron, "average": _average, "gradient": _gradient,
     "dot": _dot, "outer": _outer, "vdot": _vdot,
     "array_equal": lambda given, ranks: "op.all(a == b)" if ranks["a"] == ranks["b"] else "",
-    "cov": _of_rows(f"{_CENTRED} @ {_CENTRED}.T / (x.shape[1] - 1)"),
-    "corrcoef": _of_rows(f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]"),
+    "cov": _of_rows("cov", f"{_CENTRED} @ {_CENTRED}.T / (x.shape[1] - 1)", "op.var(x, ddof=1)"),
+    "corrcoef": _of_rows("corrcoef", f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]", ""),
     "trapezoid": _trapezoid, "cross": _cross, "interp": _interp,
     "isin": _among("{} == {}", "any", "x", "values"),
     # NaN stands behind all numbers, as sorts put it.

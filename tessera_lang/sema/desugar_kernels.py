@@ -31,6 +31,7 @@ def in_plain_words(f: ast.FunctionDef, body: Body, names: set[str]) -> Body:
     once = _bound_once(f, body)
     body = _named_numbers(f, body, once)
     body = _named_lambdas(body, once)
+    body = _named_lists(body, once)
     return _statements(body, names)
 
 
@@ -114,6 +115,55 @@ def _named_lambdas(body: Body, once: dict[str, ast.Expr]) -> Body:
     left = {e.id for s in statements(found) for r in statement_expressions(s)
             for e in expressions(r) if isinstance(e, ast.Name)}  # fmt: skip
     return body if left & known.keys() else found
+
+
+def _named_lists(body: Body, once: dict[str, ast.Expr]) -> Body:
+    """``w = [0.25, 0.5, 0.25]`` of numbers as an array of them, where only its items, its length
+    and loops over it are asked for: a list and an array differ in everything else."""
+    known = {n: e for n, e in once.items()
+             if isinstance(e, ast.ListExpr | ast.TupleExpr) and _of_numbers(e)}  # fmt: skip
+    if not known:
+        return body
+    asked: set[ast.Name] = set()
+    uses: list[ast.Name] = []
+    for s in statements(body):
+        if isinstance(s, ast.For) and isinstance(s.iterable, ast.Name):
+            asked.add(s.iterable)
+        for e in (e for root in statement_expressions(s) for e in expressions(root)):
+            if isinstance(e, ast.Name) and e.id in known:
+                uses.append(e)
+            elif isinstance(e, ast.Subscript) and isinstance(e.value, ast.Name):
+                asked.add(e.value)
+            elif isinstance(e, ast.Call) and isinstance(e.function, ast.Name):
+                loops = e.function.id in ("len", "zip", "enumerate")
+                asked.update(a for a in e.arguments if loops and isinstance(a, ast.Name))
+    arrays = known.keys() - {e.id for e in uses if e not in asked}
+
+    def change(s: ast.Stmt) -> ast.Stmt:
+        named = isinstance(s, ast.Assign) and isinstance(s.target, ast.Name)
+        if not named or not isinstance(s, ast.Assign) or s.value not in known.values():
+            return s
+        assert isinstance(s.target, ast.Name)
+        listed = _as_list(s.value)
+        return replace(s, value=as_array(listed)) if s.target.id in arrays else s
+
+    return tuple(map(change, body)) if arrays else body
+
+
+def _of_numbers(e: ast.Expr) -> bool:
+    match e:
+        case ast.ListExpr() | ast.TupleExpr():
+            return bool(e.items) and all(map(_of_numbers, e.items))
+        case ast.Unary(operator="-", operand=inner):
+            return _of_numbers(inner)
+        case _:
+            return isinstance(e, ast.IntLit | ast.FloatLit)
+
+
+def _as_list(e: ast.Expr) -> ast.Expr:
+    if isinstance(e, ast.ListExpr | ast.TupleExpr):
+        return ast.ListExpr(e.span, tuple(map(_as_list, e.items)))
+    return e
 
 
 def _is_plain(f: ast.Lambda) -> bool:

@@ -341,7 +341,7 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
     """Statements with their loops counting over ranges."""
     made: list[ast.Stmt] = []
     for i, s in enumerate(body):
-        first = before_statement(s, names) if kernel else ()
+        first = before_statement(s, names, _written_out) if kernel else ()
         if first:
             made.extend(_body(first, kernel, names))
             continue

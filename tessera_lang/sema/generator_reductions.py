@@ -6,6 +6,7 @@ a variable. Must not know types, or how loops are compiled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from tessera_lang.record import field_names, replace
@@ -22,30 +23,58 @@ _HEADS: dict[type[Any], tuple[str, ...]] = {
 """What of a statement is computed once, when it is reached."""
 
 
-def before_statement(s: ast.Stmt, names: set[str]) -> tuple[ast.Stmt, ...]:
+_MOST_TERMS = 64
+
+
+Written = Callable[[ast.Comprehension], ast.Expr]
+
+
+def _added_up(items: ast.Expr, written: Written) -> ast.Expr | None:
+    """``sum(k * p for k in range(3))`` as the sum of its terms, which may be arrays; None where
+    what it goes over is not written out."""
+    found = written(items) if isinstance(items, ast.Comprehension) else items
+    if not isinstance(found, ast.ListExpr) or not 0 < len(found.items) <= _MOST_TERMS:
+        return None
+    total: ast.Expr = ast.IntLit(items.span, 0)
+    for item in found.items:
+        total = ast.Binary(items.span, "+", items.span, total, item)
+    return total
+
+
+def before_statement(s: ast.Stmt, names: set[str], written: Written) -> tuple[ast.Stmt, ...]:
     """The loops of a statement's reductions, and the statement with what they give; empty where it
-    has none. ``names``: those of the function, to which the new ones are added."""
+    has none. ``names``: those of the function, to which the new ones are added; ``written`` gives
+    the items of a comprehension as a list, where they are known."""
     made: list[ast.Stmt] = []
     new: dict[str, Any] = {}
     for name in _HEADS.get(type(s), ()):
         old = getattr(s, name)
-        if old is None or not any(isinstance(e, ast.Comprehension) for e in expressions(old)):
+        if old is None or not any(map(_is_of_items, expressions(old))):
             continue
-        found = _taken(old, names, made)
+        found = _taken(old, names, made, written)
         if found is not old:
             new[name] = found
     return (*made, replace(s, **new)) if new else ()
 
 
-def _taken(node: Any, names: set[str], made: list[ast.Stmt]) -> Any:
+def _is_of_items(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Comprehension) or (
+        is_call(e, "sum") and len(e.arguments) == 1 and isinstance(e.arguments[0], ast.ListExpr)
+    )
+
+
+def _taken(node: Any, names: set[str], made: list[ast.Stmt], written: Written) -> Any:
     """The tree with a variable in the place of each reduction; ``made`` gets the loops."""
     if isinstance(node, tuple):
         parts = cast("tuple[Any, ...]", node)
-        found = tuple(_taken(x, names, made) for x in parts)
+        found = tuple(_taken(x, names, made, written) for x in parts)
         return parts if all(a is b for a, b in zip(found, parts, strict=True)) else found
     for name in _REDUCTIONS:
         if is_call(node, name) and name not in names and len(node.arguments) == 1:
             (items,) = node.arguments
+            terms = _added_up(items, written) if name == "sum" else None
+            if terms is not None:
+                return _taken(terms, names, made, written)
             if isinstance(items, ast.Comprehension):
                 return _looped(name, items, names, made)
     if isinstance(node, (Span, ast.Comprehension, ast.Lambda)) or not field_names(node):
@@ -55,7 +84,7 @@ def _taken(node: Any, names: set[str], made: list[ast.Stmt]) -> Any:
         old = getattr(node, name)
         if isinstance(old, Span | str):
             continue
-        found = _taken(old, names, made)
+        found = _taken(old, names, made, written)
         if found is not old:
             new[name] = found
     return replace(node, **new) if new else node

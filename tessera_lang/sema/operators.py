@@ -157,7 +157,8 @@ def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
             return _meet_literal(c, b.e, b.term, a)
         case Scalar(), Scalar():
             common = common_dtype(a.term.dtype, b.term.dtype) or _beside_a_size(c, a, b)
-            if common is None:
+            kept = a.e in c.places and a.term.dtype.is_integer  # which stays what it is
+            if common is None or kept and common.is_float:
                 return mixed(c, span, a, b)
             for o in (a, b):
                 if o.term != Scalar(common):
@@ -195,7 +196,7 @@ def _size_beside_literal(c: Context, size: ast.Expr, literal: Operand) -> Term:
 def _integer_beside_float(c: Context, e: ast.Expr, dtype: DType, literal: Operand) -> Term:
     """Integers of an array beside ``0.5`` are floats, of the dtype of the others where this has
     all of them."""
-    found = float_beside(c, dtype)
+    found = float_beside(c, dtype) if e not in c.places else None
     if isinstance(literal.term, Open):
         if found != F64:
             return Unknown()
@@ -311,12 +312,16 @@ def _bool_as_number(
     c: Context, operator: ast.BinaryOperator, o: Operand, other: Operand
 ) -> Operand:
     """A bool beside a number is 0 or 1 of its dtype, as in Python."""
-    number = isinstance(other.term, Scalar) and not is_bool(other.term)
-    if operator not in ("+", "-", "*") or not is_bool(o.term) or not number:
+    if operator not in ("+", "-", "*") or not is_bool(o.term) or is_bool(other.term):
         return o
-    assert isinstance(other.term, Scalar)
-    c.coerce(o.e, other.term.dtype)
-    return Operand(o.e, other.term)
+    if isinstance(other.term, Scalar):
+        dtype = other.term.dtype
+    elif isinstance(other.term, Weak):
+        dtype = INDEX if other.term.kind == "int" else c.cells.floats
+    else:
+        return o
+    c.coerce(o.e, dtype)
+    return Operand(o.e, Scalar(dtype))
 
 
 def _zero_divisor(c: Context, operator: str, result: Term, b: Operand) -> None:

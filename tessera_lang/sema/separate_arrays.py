@@ -70,7 +70,13 @@ def _begun(f: ast.FunctionDef, body: Body, stored: set[str]) -> set[str]:
     tile = kernel_level(f) == "tile"
     given = {t.id for s in statements(body) if isinstance(s, ast.Assign | ast.AugmentedAssign)
              for t in targets(s) if isinstance(t, ast.Name)}  # fmt: skip
-    return given & {p.name for p in f.parameters if _is_read(p.annotation, tile)} - stored
+    changed = {t.id for s in statements(body) if isinstance(s, ast.AugmentedAssign)
+               for t in targets(s) if isinstance(t, ast.Name)}  # fmt: skip
+    return {
+        p.name for p in f.parameters
+        if p.name in given and p.name not in stored
+        and _is_read(p.annotation, tile and p.name not in changed)
+    }  # fmt: skip
 
 
 def _is_read(annotation: ast.TypeExpr | None, arrays: bool) -> bool:

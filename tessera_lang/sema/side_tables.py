@@ -219,8 +219,8 @@ class TypedFunction:
     with what they are worth: in a kernel each is its own symbol, in a called function the
     caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``. ``fits``:
     slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
-    that start below 0 only where an integer has wrapped: they are outside then. ``stops``: slices
-    whose stop is at least 0, which the run looks after; ``from_end``: bounds of slices that are
+    that start below 0 only where an integer has wrapped: they are outside then. ``starts``
+    and ``stops``: slices whose start or stop is at least 0, which the run looks after; ``from_end``: bounds of slices that are
     certainly below 0 and count from the end. ``narrowed``: counts that are returned as a narrower
     integer, which the run looks after. ``worth``: of names
     in extents that only the run knows, the variable that is it. ``conditions``: of a called
@@ -253,6 +253,7 @@ class TypedFunction:
     )
     fits: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
     wrapping: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
+    starts: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
     stops: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
     from_end: dict[ast.Expr, None] = field(default_factory=dict[ast.Expr, None])
     narrowed: dict[ast.Expr, None] = field(default_factory=dict[ast.Expr, None])

@@ -118,14 +118,6 @@ HELPS = {
         "T0609", "to change its elements write `p[:] *= ...`", "`new = p * ...`"),
     "def f(p: f64[m, n]):\n    w = p\n    w += 1.0\n    return w\n": (
         "T0609", "add `mut` to the parameter: `p: mut f64[m, n]`", "`new = w + ...`"),
-    "def f(p: f64[m, n]):\n    C = op.empty((m, n), f64)\n    C[:, :] = p\n    C = C - p\n"
-    "    C -= p\n    return C\n": ("T0609", "`C` gets another value here", "`C[:] = C - p`"),
-    "def f(p: f64[m, n]):\n    C = op.exp(p)\n    C[0, 0] = 1.0\n    for k in range(3):\n"
-    "        C = C + p\n    return C\n": ("T0609", "`C[:] = C + p`"),
-    "def f(p: f64[n]):\n    s = 0.0\n    for k in range(3):\n        C = p * 2.0\n"
-    "        C[0] = 1.0\n        s += op.sum(C)\n    for k in range(2):\n        C = p + 1.0\n"
-    "        C[1] = 1.0\n        s += op.sum(C)\n    return s\n":
-        ("T0609", "give the other value a name of its own"),
     "def f(p: mut f64[m, n]):\n    p -= p[:, 0]\n": ("T0604", "`p[:, 0][:, None]`"),
     "def f(p: mut f32[m, n], q: f64[m, n]):\n    p -= q\n": ("T0208", "p -= f32(q)"),
 }  # fmt: skip

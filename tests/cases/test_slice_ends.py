@@ -61,7 +61,7 @@ def test_perhaps_below_0_is_refused(text: str) -> None:
 def test_a_bound_of_an_array_has_the_name_that_was_given(store: bool) -> None:
     """The number is known to the run only; a place that is stored into is no window."""
     use = "y[w:] = 0.0" if store else "y[0] = op.sum(c[w:])"
-    text = f"def f(c, y, k):\n    for i in range(3):\n        w = k[i]\n        {use}"
+    text = f"def f(c, y, k):\n    for i in range(3):\n        w = k[i] * 2 - 1\n        {use}"
     with pytest.raises(Exception, match="T0605") as caught:
         results_of(text, {"c": C, "y": Y, "k": np.arange(3, dtype=np.int32)}, "cpu")
     said = str(caught.value)

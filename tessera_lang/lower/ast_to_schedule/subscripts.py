@@ -104,6 +104,17 @@ def bound(s: State, e: ast.Expr | None, size: Value, default: Value) -> Value:
     return found
 
 
+def _start(s: State, item: ast.SliceExpr, size: Value) -> Value:
+    """Where a slice begins; below 0, where nothing proves that it is not, is a fault, and 0."""
+    begin = bound(s, item.lower, size, s.b.number(0))
+    if item.lower is None or item not in s.typed.starts:
+        return begin
+    shown = f"a slice begins below 0, at `{s.low.text(item.lower.span)}`"
+    s.b.assertion(s.b.cmp("ge", begin, s.b.number(0)),
+                  s.low.site("assert", item.lower.span, "", shown=shown))  # fmt: skip
+    return s.b.arithmetic("max", s.b.number(0), begin)
+
+
 def _stop(s: State, item: ast.SliceExpr, size: Value) -> Value:
     """Where a slice ends; below 0, where nothing proves that it is not, is a fault."""
     end = bound(s, item.upper, size, size)
@@ -176,8 +187,7 @@ class _Slice:
         s, base = self.s, self.base
         dim = base.dims[position]
         step = abs(_step(s, item))  # of all backwards the axis is turned afterwards
-        start = bound(s, item.lower, extent, s.b.number(0))
-        end = _stop(s, item, extent)
+        start, end = _start(s, item, extent), _stop(s, item, extent)
         if item in s.typed.wrapping:
             start, end = _unwrapped(s, start, end, extent)
         shown = self._next()

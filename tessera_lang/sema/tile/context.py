@@ -124,6 +124,7 @@ class Kernel:
     stretched: set[str] = field(default_factory=set[str])
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     carried: bool = False  # a loop changes a tile that has a long axis, which it then must hold
+    elements: set[str] = field(default_factory=set[str])  # of arrays, in extents
     changed: bool = False
     multiples: tuple[Multiple, ...] = ()
     numbers: dict[str, DType] = field(default_factory=dict[str, DType])  # of the call, in extents

@@ -14,9 +14,9 @@ from tessera_lang.record import replace
 from tessera_lang.sema import expressions as lanes
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.name_values import DTYPE, MODULE
+from tessera_lang.sema.name_values import DTYPE, MODULE, named_symbol
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.sema.tile import true_division
@@ -36,7 +36,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.subscripts import subscript
-from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, told_where
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX
 from tessera_lang.types.type import (
@@ -228,13 +228,47 @@ def _conditional(c: TileContext, e: ast.Conditional) -> Term:
         term = c.infer(taken)
         lanes.mark_known(c, e, term, taken)
         return term
-    a, b = Operand(e.then, c.infer(e.then)), Operand(e.orelse, c.infer(e.orelse))
+    a, b = (Operand(x, _side(c, e, x)) for x in (e.then, e.orelse))
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
     if not is_tiled(a.term) and not is_tiled(b.term):
         return lanes.infer_once(c, e)
     found = mix(c, e.span, [a, b], "`if ... else`")
     return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def _side(c: TileContext, e: ast.Conditional, side: ast.Expr) -> Term:
+    """What one side is. A number is computed only where it is chosen: there the condition says
+    what is at least 0."""
+    if not _is_number(c, side):
+        return c.infer(side)
+    around = c.told
+    c.told = (*around, *told_where(c, e.test, side is e.then))
+    term = c.infer(side)
+    c.told = around
+    return term
+
+
+_TO_NUMBERS = tuple(f"op.{n}" for n in ("sum", "prod", "mean", "var", "std", "max", "min", "any",
+                                        "all", "argmax", "argmin", "count_nonzero"))  # fmt: skip
+
+
+def _is_number(c: TileContext, e: ast.Expr) -> bool:
+    """Whether an expression is a number by its text: of literals and reductions of all elements."""
+    match e:
+        case ast.IntLit() | ast.FloatLit() | ast.BoolLit():
+            return True
+        case ast.Unary(operand=inner):
+            return _is_number(c, inner)
+        case ast.Binary(left=left, right=right):
+            return e.operator != "@" and _is_number(c, left) and _is_number(c, right)
+        case ast.Name():
+            return isinstance(c.infer(e), Scalar | Weak | Open)
+        case ast.Call(arguments=(_,), keywords=()):
+            symbol = named_symbol(c, e.function)
+            return isinstance(symbol, Builtin) and symbol.name in _TO_NUMBERS
+        case _:
+            return False
 
 
 # --- subscripts and attributes -------------------------------------------------------------

@@ -320,8 +320,12 @@ def slice_axis(
     start = 0 if item.lower is None else _bound(c, item.lower, size)[0]
     stop, from_end = (size, False) if item.upper is None else _bound(c, item.upper, size)
     if item.lower is not None and not _is_proved(c, start):
-        _may_be_negative(c, item.lower, e, axis, start, "start", target)
-        return None
+        if not _is_looked_at(c, item.lower, start):
+            _may_be_negative(c, item.lower, e, axis, start, "start", target)
+            return None
+        start = normal(DimOp("max", 0, start))
+        if c.final:
+            c.typed.starts[item] = None
     if item.upper is not None and not _stops_inside(c, item, start, stop):
         _may_be_negative(c, item.upper, e, axis, stop, "stop", target)
         return None
@@ -377,6 +381,18 @@ def _bound(c: TileContext, e: ast.Expr, size: Dim) -> tuple[Dim, bool]:
 def _is_proved(c: TileContext, bound: Dim) -> bool:
     """Whether a bound is at least 0, where the branches around are taken."""
     return c.kernel.facts.not_negative(bound) or follows(c, bound)
+
+
+def _is_looked_at(c: TileContext, lower: ast.Expr, start: Dim) -> bool:
+    """Whether the run looks that a start is at least 0: one that is read from memory, with what is
+    added to it."""
+    elements = {n for n in symbols_of(start) if n in c.kernel.elements}
+    others = symbols_of(start) - elements
+    return (
+        bool(elements)
+        and not isinstance(lower, ast.Unary)
+        and all(c.kernel.facts.not_negative(Sym(n)) for n in others)
+    )
 
 
 def _stops_inside(c: TileContext, item: ast.SliceExpr, start: Dim, stop: Dim) -> bool:

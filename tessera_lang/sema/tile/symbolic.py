@@ -105,6 +105,8 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
             return _call(c, e)
         case ast.Subscript(value=ast.Attribute(name="shape", value=base), items=(item,)):
             return shape_item(c, base, item)
+        case ast.Subscript(value=ast.Name() as base):
+            return _element(c, base, e.items)
         case _:
             return None
 
@@ -135,6 +137,24 @@ def _exact(c: TileContext, e: ast.Expr) -> bool:
     return isinstance(term, Weak) or term == Scalar(INDEX)
 
 
+def _element(c: TileContext, base: ast.Name, items: tuple[ast.Expr, ...]) -> Dim | None:
+    """``starts[i]``: an element of an array of integers. Of one that the kernel does not write it
+    is the same in a round of the loops around, wherever it is read."""
+    array, root = c.terms.get(base), c.variables.get(base.id)
+    if not isinstance(array, Tensor) or len(items) != len(array.shape) or root is None:
+        return None
+    if not array.dtype.is_integer or root.local.kind != "parameter":
+        return None
+    places = [_read(c, item) for item in items]
+    key: object = items[0]
+    if not (array.mut or c.inlined or base.id in c.aliases or None in places):
+        key = ("element", root.local, tuple(places), tuple(loop.statement for loop in c.loops))
+    found = c.fresh(key, c.full(base.id), negative=array.dtype.is_signed)
+    if isinstance(found, Sym):
+        c.kernel.elements.add(found.name)
+    return found
+
+
 def _name(c: TileContext, e: ast.Name) -> Dim | None:
     if e in c.kernel.stands:
         return _read(c, c.kernel.stands[e])
@@ -151,7 +171,8 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
     symbol = c.name_symbol(e.function.id) if isinstance(e.function, ast.Name) else None
     if not isinstance(symbol, Builtin) or e.keywords:
         return None
-    if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
+    picks = symbol.name in ("min", "max") and _is_integer(c, e)  # which wrap nothing
+    if symbol.name in _CALLS and len(e.arguments) == 2 and (_exact(c, e) or picks):
         left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
         if symbol.name != "ceil_div" and (left is None) != (right is None):
             # The side that is known still bounds the result.

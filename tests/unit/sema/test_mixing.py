@@ -15,6 +15,7 @@ NAMES = (
 SIGNED = ("i8", "i16", "i32", "i64", "index")
 UNSIGNED = ("u8", "u16", "u32", "u64", "index")
 INTEGERS = (*SIGNED, *UNSIGNED)
+HELD = {"f16": ("i8", "u8"), "bf16": ("i8", "u8"), "f32": ("i16", "u16")}
 
 
 def meeting(a: str, b: str) -> str | None:
@@ -26,6 +27,11 @@ def meeting(a: str, b: str) -> str | None:
     for chain in (SIGNED, UNSIGNED):
         if a in chain and b in chain:
             return chain[max(chain.index(a), chain.index(b))]
+    floats = {x for x in (a, b) if x[0] in "fb" and x != "bool"}
+    for one, other in ((a, b), (b, a)):
+        if one in INTEGERS and other in floats:  # which have all of them; f64 rounds as in NumPy
+            narrow = one in (*HELD["f16"], *(HELD["f32"] if other == "f32" else ()))
+            return other if other == "f64" or narrow and other in HELD else None
     small = ("f16", "bf16", "f8e4m3", "f8e5m2", "f32")
     return "f32" if "f32" in (a, b) and a in small and b in small else None
 
