@@ -199,7 +199,7 @@ def _statement(s: ast.Stmt, names: set[str]) -> Body:
         case ast.Assign(target=ast.Subscript(), value=ast.ListExpr() as value) if value.items:
             return (replace(s, value=as_array(value)),)
         case ast.Assign(target=ast.Subscript() as target):
-            return _stepped_store(s, target, names)
+            return _store_side_by_side(s, target, names) or _stepped_store(s, target, names)
         case _:
             return (s,)
 
@@ -223,6 +223,35 @@ def _loop(s: ast.For, names: set[str]) -> Body:
 
 def _is_counting(e: ast.Call) -> bool:
     return isinstance(e.function, ast.Attribute) and e.function.name in ("tile_range", "items")
+
+
+def _store_side_by_side(s: ast.Assign, target: ast.Subscript, names: set[str]) -> Body:
+    """``y[op.arange(n), places] = 1.0``: a loop over the rows; nothing of another store."""
+    counts = [_counted(i) for i in target.items]
+    count = next((n for n in counts if n is not None), None)
+    plain = isinstance(s.value, (ast.IntLit, ast.FloatLit, ast.BoolLit))
+    named = all(n is not None or isinstance(i, ast.Name)
+                for n, i in zip(counts, target.items, strict=True))  # fmt: skip
+    if count is None or not plain or not named or len(counts) < 2 or len(set(counts)) < 2:
+        return ()
+    span, place = target.span, free_name("place", names)
+    items = tuple(
+        unwritten(span, place) if n is not None
+        else ast.Subscript(span, copied(i), (unwritten(span, place),))
+        for n, i in zip(counts, target.items, strict=True)
+    )  # fmt: skip
+    store = replace(s, target=replace(target, items=items))
+    every = ast.Call(span, unwritten(span, "range"), (count,))
+    return (ast.For(s.span, unwritten(span, place), every, (store,)),)
+
+
+def _counted(e: ast.Expr) -> ast.Expr | None:
+    """``n`` of ``op.arange(n)``; None of another place."""
+    f = e.function if isinstance(e, ast.Call) else None
+    if not isinstance(e, ast.Call) or not isinstance(f, ast.Attribute) or f.name != "arange":
+        return None
+    of_op = isinstance(f.value, ast.Name) and f.value.id == "op"
+    return e.arguments[0] if of_op and len(e.arguments) == 1 and not e.keywords else None
 
 
 def _stepped_store(s: ast.Assign, target: ast.Subscript, names: set[str]) -> Body:

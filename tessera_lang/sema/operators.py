@@ -196,7 +196,8 @@ def _size_beside_literal(c: Context, size: ast.Expr, literal: Operand) -> Term:
 def _integer_beside_float(c: Context, e: ast.Expr, dtype: DType, literal: Operand) -> Term:
     """Integers of an array beside ``0.5`` are floats, of the dtype of the others where this has
     all of them."""
-    found = float_beside(c, dtype) if e not in c.places else None
+    counted = dtype == INDEX and not c.is_kernel  # a function of counts gives what these meet
+    found = None if counted or e in c.places else float_beside(c, dtype)
     if isinstance(literal.term, Open):
         if found != F64:
             return Unknown()

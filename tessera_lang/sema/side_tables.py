@@ -220,8 +220,8 @@ class TypedFunction:
     caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``. ``fits``:
     slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
     that start below 0 only where an integer has wrapped: they are outside then. ``starts``
-    and ``stops``: slices whose start or stop is at least 0, which the run looks after; ``from_end``: bounds of slices that are
-    certainly below 0 and count from the end. ``narrowed``: counts that are returned as a narrower
+    and ``stops``: slices whose start or stop is at least 0, which the run looks after;
+    ``from_end``: bounds of slices that are certainly below 0 and count from the end. ``narrowed``: counts that are returned as a narrower
     integer, which the run looks after. ``worth``: of names
     in extents that only the run knows, the variable that is it. ``conditions``: of a called
     function the ``where`` clauses that its signature leaves open. ``nonempty``: reductions that

@@ -96,7 +96,7 @@ def test_two_loops_have_their_own_elements() -> None:
         "@op.kernel\ndef f(x: f64[n], p: i64[m]):\n    y = op.zeros(len(p))\n    a = p[0]\n"
         "    for i in range(len(p)):\n        a = p[i]\n"
         "    for i in range(len(p)):\n"
-        "        y[i] = op.sum(x[a:a + 2]) + op.sum(x[p[i]:p[i] + 1])\n"
+        "        y[i] = op.sum(x[max(a, 0):max(a, 0) + 2]) + op.sum(x[p[i]:p[i] + 1])\n"
         "    return y\n"
     )
     want = [X[2:4].sum() + X[k] for k in S]
