@@ -221,9 +221,10 @@ class TypedFunction:
     slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
     that start below 0 only where an integer has wrapped: they are outside then. ``starts``
     and ``stops``: slices whose start or stop is at least 0, which the run looks after;
-    ``from_end``: bounds of slices that are certainly below 0 and count from the end. ``narrowed``: counts that are returned as a narrower
-    integer, which the run looks after. ``worth``: of names
-    in extents that only the run knows, the variable that is it. ``conditions``: of a called
+    ``from_end``: bounds of slices that are certainly below 0 and count from the end.
+    ``narrowed``: counts that are returned as a narrower integer, which the run looks after.
+    ``worth``: of names in extents that only the run knows, the variable that is it.
+    ``conditions``: of a called
     function the ``where`` clauses that its signature leaves open. ``nonempty``: reductions that
     look for a place where there may be none, with how many elements there are; True: whenever the
     kernel runs. ``tables``: numbers of the program of which the run chooses one.
