@@ -40,7 +40,8 @@ from tessera_lang.sema.side_tables import (
 )
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.sema.tile.instance import Axes
-from tessera_lang.sema.tile.whole_array_bodies import directive_of, nodes
+from tessera_lang.sema.tile.whole_array_bodies import directive_of
+from tessera_lang.sema.tree_transforms import nodes
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast, parse_module
 from tessera_lang.types.shape import Sym

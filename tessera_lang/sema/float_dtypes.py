@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tessera_lang.sema.tile.whole_array_bodies import nodes
+from tessera_lang.sema.tree_transforms import nodes
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, DType, dtype_named
 

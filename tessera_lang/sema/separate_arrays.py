@@ -13,8 +13,8 @@ from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
 from tessera_lang.sema.sizes import own_sizes
-from tessera_lang.sema.tile.variable_versions import Range, ranges_of, sizes_of
 from tessera_lang.sema.tree_transforms import mapped
+from tessera_lang.sema.variable_versions import Range, ranges_of, sizes_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 

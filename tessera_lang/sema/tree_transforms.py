@@ -5,7 +5,7 @@ Owns the walks over every kind of node. Must not know what is changed, nor why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard, cast
 
 from tessera_lang.record import field_names, replace
@@ -58,6 +58,17 @@ def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
         if made is not old:
             new[name] = made
     return change(replace(node, **new) if new else node)
+
+
+def nodes(node: Any) -> Iterator[Any]:
+    """All nodes of a tree, from the root on."""
+    if isinstance(node, tuple):
+        for part in cast("tuple[Any, ...]", node):
+            yield from nodes(part)
+    elif not isinstance(node, Span) and (names := field_names(node)):
+        yield node
+        for n in names:
+            yield from nodes(getattr(node, n))
 
 
 def copied(node: Any) -> Any:

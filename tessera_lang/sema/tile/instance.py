@@ -43,8 +43,8 @@ from tessera_lang.sema.tile.reshape import check_reshaped
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
 from tessera_lang.sema.tile.stores import check_sums
-from tessera_lang.sema.tile.variable_versions import beginnings
 from tessera_lang.sema.tile.variables import final_tile_type
+from tessera_lang.sema.variable_versions import beginnings
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import size_in_bucket

@@ -5,12 +5,8 @@ Owns which bodies these are, by their text alone. Must not know what becomes of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
-
-from tessera_lang.record import field_names
 from tessera_lang.sema.side_tables import FunctionSymbol
-from tessera_lang.source import Span
+from tessera_lang.sema.tree_transforms import nodes
 from tessera_lang.syntax import ast
 
 
@@ -47,13 +43,3 @@ def directive_of(s: ast.Stmt) -> str:
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
         return called.name if called.value.id == "schedule" else ""
     return ""
-
-
-def nodes(node: Any) -> Iterator[Any]:
-    if isinstance(node, tuple):
-        for part in cast("tuple[Any, ...]", node):
-            yield from nodes(part)
-    elif not isinstance(node, Span) and (names := field_names(node)):
-        yield node
-        for n in names:
-            yield from nodes(getattr(node, n))
