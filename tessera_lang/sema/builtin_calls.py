@@ -176,8 +176,9 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
                 helps=(f"convert it: `{float_for(c, o.term.dtype)}({source_of(o.e)})`",),
             )  # fmt: skip
     result = _meet_all(c, e, operands)
-    for x in converted if isinstance(result, Scalar) else ():
-        c.coerce(x, result.dtype)
+    if isinstance(result, Scalar):
+        for x in converted:
+            c.coerce(x, result.dtype)
     if isinstance(result, Weak):
         found = literal_as_float(c, e, operands[0]) if c.shared.counts else Scalar(F32)
         if isinstance(found, Scalar):

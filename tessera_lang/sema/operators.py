@@ -199,7 +199,7 @@ def _integer_beside_float(c: Context, e: ast.Expr, dtype: DType, literal: Operan
     counted = dtype == INDEX and not c.is_kernel  # a function of counts gives what these meet
     found = None if counted or e in c.places else float_beside(c, dtype)
     if isinstance(literal.term, Open):
-        if found != F64:
+        if found is None or found != F64:
             return Unknown()
         c.cells.fix(literal.term.cell, found, e.span)
     elif isinstance(settle(c, literal.e, literal.term, found or dtype, beside=e), ErrorType):

@@ -243,7 +243,7 @@ class TypedFunction:
     )  # stores that stand for statements of a tile kernel: for sums, where each round needs what
     # the one before made, and for stores into what bools choose
     in_place: dict[ast.Stmt, ast.Stmt] = field(
-        default_factory=dict[ast.AugmentedAssign, ast.AugmentedAssign]
+        default_factory=dict[ast.Stmt, ast.Stmt]
     )  # `C -= e` of an array, and `C[...] -= e`, which stands for it
     body: tuple[ast.Stmt, ...] = ()  # what a tile kernel is lowered from: `in_place` done
     types: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])

@@ -163,7 +163,8 @@ class NumberArrays:
         wide = [self._wide(x) if is_array(x) else x for x in (a, b)]
         if any(_has_points(x) for x in wide):
             wide = [x.astype(np.float64) if is_array(x) else x for x in wide]
-        found = arithmetic.binary(operator, *wide)
+        left, right = wide
+        found = arithmetic.binary(operator, left, right)
         if found.dtype == np.bool_:
             return found, lambda: found
         dtypes = [arithmetic.dtype_of(x) for x in given]

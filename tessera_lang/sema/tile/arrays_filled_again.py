@@ -57,9 +57,10 @@ def _filled_again(c: TileContext, name: str) -> tuple[ast.Name, ...]:
         if not isinstance(s, ast.Assign) or s.target is not named[0]:
             return ()
         giving.append(s)
-    first, *again = sorted(giving, key=lambda s: s.span.start) or [None]
-    if first is None or not again or any(p.name == name for p in c.declaration.parameters):
+    giving.sort(key=lambda s: s.span.start)
+    if len(giving) < 2 or any(p.name == name for p in c.declaration.parameters):
         return ()
+    first, again = giving[0], giving[1:]
     fresh = (is_fresh(c, s.value) and value_filled(c, first.value, s.value) for s in again)
     if not all(fresh) or any(gives_on(c, s, name) for s in statements(body) if s not in giving):
         return ()
