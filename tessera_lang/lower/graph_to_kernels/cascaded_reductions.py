@@ -192,12 +192,12 @@ class StreamKernel:
         left, right = operation.operands
         count = sizes_of(left)[-1]
         whole_axes = any(w.label in (INNER, COLUMNS) for w in windows)
-        nested = any(self.terms.has_product(v) for v in operation.operands)
-        if count > LONGEST_LINE_OF_A_TILE or phase == "after" or whole_axes or nested:
-            why = "a factor of it is a product itself" if nested else ""
-            if count > LONGEST_LINE_OF_A_TILE:
-                why = f"it contracts {count} elements, and a tile has {LONGEST_LINE_OF_A_TILE}"
+        if count > LONGEST_LINE_OF_A_TILE:
+            why = f"it contracts {count} elements, and a tile has {LONGEST_LINE_OF_A_TILE}"
             raise CutError(operation.result, why)
+        if phase == "after" or whole_axes:
+            raise CutError(operation.result)
+        self.terms.check_factors(operation)
         inner = whole(INNER)
         a = self._factor(left, (*windows[:-1], inner), phase)
         b = self._factor(right, (*windows[:-2], inner, windows[-1]), phase)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Region, TensorType, Value
@@ -346,30 +346,35 @@ def in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
 
 def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
     """The operators whose results a kernel computes, in order."""
-    operations = filter(is_operator, function.regions[0].operations[:-1])
-    makers = {o.result: o for o in operations}
-    given, found, left = (
-        {v for v in kernel.arguments if isinstance(v, Value)},
-        set[Value](),
-        list(kernel.results),
-    )
+    makers = _makers(function)
+    found = _computed(makers, kernel)
+    return [o for v, o in makers.items() if v in found]
+
+
+def _makers(function: Operation) -> dict[Value, Operation]:
+    return {o.result: o for o in function.regions[0].operations[:-1] if is_operator(o)}
+
+
+def _computed(makers: Mapping[Value, Operation], kernel: GraphKernel) -> set[Value]:
+    given = {v for v in kernel.arguments if isinstance(v, Value)}
+    found, left = set[Value](), list(kernel.results)
     while left:
         value = left.pop()
         if value not in found and value not in given and value in makers:
             found.add(value)
             left.extend(makers[value].operands)
-    return [o for v, o in makers.items() if v in found]
+    return found
 
 
 def cost_of(function: Operation, kernels: Sequence[GraphKernel]) -> float:
     """The time of kernels in that of bytes of memory: what they read and write, and the products
     that they compute."""
-    total = 0.0
+    total, makers = 0.0, _makers(function)
     for kernel in kernels:
         ends = {v for v in (*kernel.arguments, *kernel.results) if isinstance(v, Value)}
         total += sum(float(math.prod(_sizes(v.tensor_type)) * v.tensor_type.dtype.bytes)
                      for v in ends)  # fmt: skip
-        for o in computed_by(function, kernel):
+        for o in map(makers.__getitem__, _computed(makers, kernel)):
             if o.name == "graph.matmul":
                 shape, left = _sizes(o.result.tensor_type), _sizes(o.operands[0].tensor_type)
                 rate = OPERATIONS_OF_A_BYTE[max(2, o.result.tensor_type.dtype.bytes)]

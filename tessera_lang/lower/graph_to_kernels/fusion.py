@@ -20,6 +20,7 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
     single_kernel,
     uses_of,
 )
+from tessera_lang.lower.graph_to_kernels.kept_values import kept_values
 from tessera_lang.lower.graph_to_kernels.planning import (
     Planning,
     Refusal,
@@ -62,7 +63,7 @@ def _planned(state: Planning) -> Plan:
     state.begin()
     (body,) = state.function.regions
     uses, loops, rows = uses_of(body), StreamLoops(state), RowKernels(state)
-    state.needed.update(state.kept)
+    state.needed.update(state.kept, kept_values(state.function, state.large))
     state.needed.update(v for v in body.terminator.operands if v in state.order)
     while state.needed - state.there:
         value = max(state.needed - state.there, key=lambda v: state.order[v])

@@ -94,3 +94,8 @@ def space_of(value: Value, windows: Windows) -> list[tuple[str, int]]:
     """The loops over rows, with the sizes of what they go over."""
     sizes = zip(windows, sizes_of(value), strict=True)
     return [(w.index, n) for w, n in sizes if is_loop(w)]
+
+
+def moves_nothing(operation: Operation) -> bool:
+    """Whether an operator only names the elements of its operand otherwise."""
+    return moved(operation, (ONE,) * operation.result.tensor_type.rank) is not None

@@ -6,18 +6,17 @@ Owns that state, questions about it, and how a loop becomes a kernel of the plan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator
 from tessera_lang.lower.graph_to_kernels.cascaded_reductions import StreamKernel
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.indexing_maps import (
-    ONE,
     Windows,
     covers,
     is_elementwise,
-    moved,
+    moves_nothing,
     sizes_of,
 )
 from tessera_lang.lower.graph_to_kernels.kernel_text import KernelText
@@ -51,9 +50,10 @@ class Loop:
 @dataclass(slots=True, eq=False)
 class Planning:
     """The values of a function; ``large``: products and what is computed of each of their elements;
-    ``needed``: what is in memory, ``there``: what a kernel of ``found`` gives; ``of_products`` and
-    ``of_rows``: results of reductions, and what is made of them element by element; ``of_length``:
-    how long the rows of kernels of whole rows are; ``products``: those that loops compute."""
+    ``chained``: products of those; ``needed``: what is in memory, ``there``: what a kernel of
+    ``found`` gives; ``of_products`` and ``of_rows``: results of reductions, and what is made of
+    them element by element; ``of_length``: how long the rows of kernels of whole rows are;
+    ``products``: those that loops compute."""
 
     function: Operation
     numbers: Collection[Value]
@@ -64,6 +64,7 @@ class Planning:
     calls: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     order: dict[Value, int] = field(default_factory=dict[Value, int])
     large: set[Value] = field(default_factory=set[Value])
+    chained: list[Value] = field(default_factory=list[Value])
     needed: set[Value] = field(default_factory=set[Value])
     there: set[Value] = field(default_factory=set[Value])
     of_products: set[Value] = field(default_factory=set[Value])
@@ -74,6 +75,7 @@ class Planning:
     products: set[Value] = field(default_factory=set[Value])
     found: list[GraphKernel] = field(default_factory=list[GraphKernel])
     refusals: list[Refusal] = field(default_factory=list[Refusal])
+    _below: dict[Value, int] = field(default_factory=dict[Value, int])
 
     def begin(self) -> None:
         """Look at the function: what makes its values, and which are of products and of rows."""
@@ -81,7 +83,8 @@ class Planning:
         every = body.operations[:-1]
         operations = list(filter(is_operator, every))
         self.made.update({o.result: o for o in operations})
-        self.order.update({v: n for n, o in enumerate(every) for v in o.results})
+        results = (v for o in every for v in o.results)
+        self.order.update({v: n for n, v in enumerate(results)})
         self.calls.update({v: o for o in every if not is_operator(o) for v in o.results})
         for o in operations:
             if o.name == "graph.matmul" or (
@@ -89,6 +92,14 @@ class Planning:
                 and any(v in self.large for v in o.operands)
             ):  # fmt: skip
                 self.large.add(o.result)
+                if o.name == "graph.matmul" and o.operands[0] in self.large:
+                    self.chained.append(o.result)
+        number = 0
+        for o in every:
+            below = self.below(o.operands)
+            for v in o.results:
+                self._below[v] = below | 1 << number
+                number += 1
         self._find_row_results()
 
     def nearest(self, value: Value, wanted: Callable[[Operation], bool]) -> Operation | None:
@@ -101,7 +112,7 @@ class Planning:
                 continue
             if wanted(operation):
                 return operation
-            if not (is_elementwise(operation) or is_move(operation)):
+            if not (is_elementwise(operation) or moves_nothing(operation)):
                 continue
             for v in operation.operands:
                 if v not in seen and v not in self.needed:
@@ -112,37 +123,44 @@ class Planning:
     def terms(self, leaves: set[Value], held: int = 0) -> Terms:
         return Terms(self.made, leaves, self.large, held)
 
-    def ancestors(self, values: Collection[Value]) -> set[Value]:
-        found, left = set[Value](), list(values)
-        while left:
-            value = left.pop()
-            if value not in found:
-                found.add(value)
-                operation = self.made.get(value) or self.calls.get(value)
-                left.extend(operation.operands if operation is not None else ())
+    def bits(self, values: Iterable[object]) -> int:
+        """A set of results of operations, one bit each."""
+        found = 0
+        for value in values:
+            if isinstance(value, Value) and value in self.order:
+                found |= 1 << self.order[value]
+        return found
+
+    def below(self, values: Iterable[object]) -> int:
+        """Values, and all that they are made of, as bits."""
+        found = 0
+        for value in values:
+            if isinstance(value, Value):
+                found |= self._below.get(value, 0)
         return found
 
     def needs_itself(
-        self, values: Collection[Value], kernel: StreamKernel, others: Sequence[GraphKernel]
+        self, values: Collection[Value], kernel: StreamKernel, others: Iterable[GraphKernel]
     ) -> bool:
         """Whether a kernel that gives ``values`` would need some of them: by what it reads, and
         all that the kernels that give this read."""
-        needed, left = self.ancestors(kernel.arguments), list(others)
-        while before := [k for k in left if needed.intersection(k.results)]:
-            left = [k for k in left if k not in before]
-            needed |= self.ancestors([v for k in before for v in k.arguments
-                                       if isinstance(v, Value)])  # fmt: skip
-        return bool(needed.intersection(values))
+        needed = self.below(kernel.arguments)
+        left = [(self.bits(k.results), self.below(k.arguments)) for k in others]
+        while before := [below for results, below in left if needed & results]:
+            left = [k for k in left if not needed & k[0]]
+            for below in before:
+                needed |= below
+        return bool(needed & self.bits(values))
 
     def assembled(self, loop: Loop) -> GraphKernel:
         kernel, results = loop.kernel, dict(loop.parts)
         value, (_, windows) = next(iter(loop.parts.items()))
-        below = self.ancestors(kernel.arguments)
+        below = self.below(kernel.arguments)
         phase = "loop" if kernel.terms.held else "after"
         for other, where in list(kernel.running):
             wanted = other in self.needed and other not in self.there and other not in results
             if (
-                wanted and other not in below and covers(where, windows)
+                wanted and not below & self.bits((other,)) and covers(where, windows)
                 and not self.needs_itself((*results, other), kernel, self.found)
             ):  # fmt: skip
                 results[other] = kernel.part(other, where, phase).text, where
@@ -165,7 +183,7 @@ class Planning:
                 self.of_rows.add(o.result)
 
     def _is_made_of(self, operation: Operation, rows: set[Value]) -> bool:
-        if not (is_elementwise(operation) or is_move(operation)):
+        if not (is_elementwise(operation) or moves_nothing(operation)):
             return False
         size = math.prod(sizes_of(operation.result))
         return any(v in rows and math.prod(sizes_of(v)) >= size for v in operation.operands)
@@ -176,11 +194,6 @@ def check_sizes(kernel: StreamKernel, values: Collection[Value]) -> None:
     known = {0, 1, *(n for v in kernel.arguments for n in sizes_of(v))}
     if not known.issuperset((*kernel.sizes, *(n for v in values for n in sizes_of(v)))):
         raise NotFused("it is the same along an axis of its own")
-
-
-def is_move(operation: Operation) -> bool:
-    windows = (ONE,) * operation.result.tensor_type.rank
-    return moved(operation, windows) is not None
 
 
 def bytes_text(count: float) -> str:

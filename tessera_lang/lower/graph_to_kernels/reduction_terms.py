@@ -16,9 +16,10 @@ from tessera_lang.lower.graph_to_kernels.indexing_maps import (
     Windows,
     is_elementwise,
     moved,
+    moves_nothing,
     sizes_of,
 )
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, field
 
 _OF_ROWS = ("graph.sum", "graph.mean", "graph.prod", "graph.reduce_max", "graph.reduce_min",
             "graph.any", "graph.all", "graph.logsumexp")  # fmt: skip
@@ -54,6 +55,7 @@ class Terms:
     large: set[Value]
     held: int = 0
     stream: int = 0
+    _products: dict[Value, bool] = field(default_factory=dict[Value, bool])
 
     def reduces(self, value: Value, windows: Windows) -> bool:
         """Whether a value is a reduction along the stream of what the loop computes."""
@@ -88,10 +90,31 @@ class Terms:
 
     def has_product(self, value: Value) -> bool:
         """Whether a value is made of products that are not in memory."""
+        if value not in self._products:
+            operation = self.made.get(value)
+            self._products[value] = (
+                operation is not None and value not in self.leaves and value in self.large
+                and (operation.name == "graph.matmul"
+                     or any(map(self.has_product, operation.operands)))
+            )  # fmt: skip
+        return self._products[value]
+
+    def check_factors(self, product: Operation) -> None:
+        """Factors are in memory. One that is made of products has to be, if the product takes more
+        memory than its factors do; else the product has. Raises CutError."""
+        nested = [v for v in product.operands if self.has_product(v)]
+        if nested and _bytes(product.result) > sum(map(_bytes, nested)):
+            raise CutError(self._unmoved(nested[0]))
+        if nested:
+            raise CutError(product.result, "a factor of it is a product itself")
+
+    def _unmoved(self, value: Value) -> Value:
+        """What operators that move no element make a value of."""
         operation = self.made.get(value)
-        if operation is None or value in self.leaves or value not in self.large:
-            return False
-        return operation.name == "graph.matmul" or any(map(self.has_product, operation.operands))
+        while operation is not None and value not in self.leaves and moves_nothing(operation):
+            value = operation.operands[0]
+            operation = self.made.get(value)
+        return value
 
     def streams(self, value: Value, windows: Windows) -> bool:
         """Whether a value needs results of reductions that the loop computes."""
@@ -229,3 +252,7 @@ def is_of_rows(operation: Operation) -> bool:
 
 def is_softmax_of_rows(o: Operation) -> bool:
     return o.name == "graph.softmax" and o.integer("axis") == o.result.tensor_type.rank - 1
+
+
+def _bytes(value: Value) -> int:
+    return math.prod(sizes_of(value)) * value.tensor_type.dtype.bytes

@@ -152,9 +152,7 @@ class RowKernels:
         for other in sorted(
             self.state.needed - self.state.there - {value}, key=lambda v: -self.state.order[v]
         ):
-            if value in self.state.ancestors([other]) or other in self.state.ancestors(
-                loop.kernel.arguments
-            ):
+            if self._depend(value, other, loop):
                 continue
             try:
                 alone = self._held([other], length)
@@ -171,3 +169,9 @@ class RowKernels:
                 values.append(other)
                 loop = both
         return loop
+
+    def _depend(self, value: Value, other: Value, loop: Loop) -> bool:
+        """Whether another value needs that of a kernel, or the kernel needs the other."""
+        state = self.state
+        one, two = state.bits((value,)), state.bits((other,))
+        return bool(state.below((other,)) & one or state.below(loop.kernel.arguments) & two)

@@ -74,11 +74,14 @@ class StreamLoops:
         """The loop, with other values that are needed and computed by a loop over the same parts
         of the same products."""
         firsts = {value: first}
-        below = self.state.ancestors(loop.kernel.arguments)
-        waiting = self.state.needed - self.state.there - {value} - below
+        below = self.state.below(loop.kernel.arguments)
+        waiting = (
+            v for v in self.state.needed - self.state.there - {value}
+            if not below & self.state.bits((v,))
+        )  # fmt: skip
         for other in sorted(waiting, key=lambda v: -self.state.order[v]):
             own = self._first_reduction(other)
-            if own is None or value in self.state.ancestors([other]):
+            if own is None or self.state.below((other,)) & self.state.bits((value,)):
                 continue
             try:
                 alone = self._written({other: own})
@@ -173,16 +176,13 @@ class StreamLoops:
     def _leaves(self, values: Collection[Value]) -> set[Value]:
         """What is in memory before a loop: what others need too, but for results along its rows
         that it computes on the way, where no product before it does so."""
-        before = self.state.ancestors(values)
-        made, large = self.state.made, self.state.large
-        products = [
-            v for v in before if v in large and v not in values
-            and made[v].name == "graph.matmul" and made[v].operands[0] in large
-        ]  # fmt: skip
-        there = self.state.ancestors(products)
+        state = self.state
+        before = state.below(values)
+        products = [v for v in state.chained if before & state.bits((v,)) and v not in values]
+        there = state.below(products)
         return {
-            v for v in self.state.needed if v not in values
-            and (v in there or not self._is_row_result(v))
+            v for v in state.needed if v not in values
+            and (there & state.bits((v,)) or not self._is_row_result(v))
         }  # fmt: skip
 
     def _is_row_result(self, value: Value) -> bool:
@@ -211,10 +211,10 @@ class StreamLoops:
         """What follows a reduction may need results of the loop that computes it, made to others:
         the loop would run before those, and again behind them, so that it stores its own. Raises
         NotFused."""
-        running = {v for v, _ in kernel.running}
-        if value is first.result or not running & self.state.ancestors(kernel.arguments):
+        running = self.state.bits(v for v, _ in kernel.running)
+        if value is first.result or not running & self.state.below(kernel.arguments):
             return
-        if running & self.state.ancestors(self._written({first.result: first}).kernel.arguments):
+        if running & self.state.below(self._written({first.result: first}).kernel.arguments):
             return
         again = sum(
             sum(parts.values()) / OPERATIONS_OF_A_BYTE[max(2, product.tensor_type.dtype.bytes)]

@@ -156,6 +156,12 @@ def scan(q, k, v): return op.cumsum(q @ k.T, axis=1) @ v
 def product(q, k): return op.prod(1.0 - op.sigmoid(q @ k.T), axis=1)
 def nested(q, k):
     z = q @ k.T
+    return op.sum(op.softmax(z, axis=1) * (op.tanh(z) @ (k @ k.T)), axis=1)
+def of_projections(q, k, v):
+    q, k, v = q @ (k.T @ k), k @ (k.T @ k), v @ (v.T @ v)
+    return q @ (k.T @ v) + op.softmax(q @ k.T, axis=1) @ v
+def of_averages(q, k):
+    z = q @ k.T
     return op.sum((op.softmax(z, axis=1) @ k) * q, axis=1) + op.max((op.exp(z) @ k) @ k.T, axis=1)
 def read_again(q, k):
     z = q @ k.T

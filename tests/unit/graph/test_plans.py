@@ -44,6 +44,18 @@ def test_reasons(name: str) -> None:
     assert len(set(found)) == len(found) or name == "other_axis"
 
 
+@pytest.mark.parametrize("name", ["of_projections", "of_averages"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_factors_of_scores_are_in_memory_and_scores_are_not(name: str, dtype: str) -> None:
+    """A product that is larger than what its factors are made of: these have kernels before the
+    loop."""
+    function = cascades.graph_of(
+        name, dtype, with_gradient=False, sizes={**cascades.SIZES, "s": 300, "t": 400}
+    )
+    given = [v.tensor_type.shape for k in plan_of(function, ()).kernels for v in k.results]
+    assert (300, 400) not in given and (400, 300) not in given
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_no_product_is_computed_twice(name: str) -> None:
     """But for scores where storing them takes longer."""
