@@ -6,16 +6,16 @@ from collections import Counter
 
 import pytest
 
-from tests.fuzz.groups import Program, compiled, disagreement, launch
+from tests.fuzz.groups import Maker, Program, Reflecting, compiled, disagreement, launch
 
 BLOCKS = range(30)
 
 
-def held(seeds: range) -> Counter[str]:
+def held(seeds: range, maker: type[Maker] = Maker) -> Counter[str]:
     said: list[str] = []
     counts: Counter[str] = Counter()
     for seed in seeds:
-        counts += disagreement(seed, said.append)
+        counts += disagreement(seed, said.append, maker)
     assert not said, "\n".join(said)
     return counts
 
@@ -27,6 +27,16 @@ def test_proved_and_errors_are_right(block: int) -> None:
     size = 40 if block else 25
     counts = held(range(block * size, block * size + size))
     assert counts["proved, does not"] > 3
+    assert counts["error, meets"] > 0
+
+
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(b, marks=pytest.mark.slow) for b in range(1, 16))]
+)
+def test_opposite_places_and_numbers_of_the_launch(block: int) -> None:
+    size = 40 if block else 12
+    counts = held(range(block * size, block * size + size), Reflecting)
+    assert counts["proved, does not"] > 1
     assert counts["error, meets"] > 0
 
 

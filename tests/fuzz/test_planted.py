@@ -26,7 +26,7 @@ def test_planted_faults() -> None:
     assert hold([p for p in planted if p.source.startswith("generated")][::3]) > 2
 
 
-PARTS = 12
+PARTS = 16
 """A seed's faults take minutes together."""
 
 

@@ -470,6 +470,8 @@ def _not_proved(pointer: Value, reason: str, operation: Operation) -> Diagnostic
         f"it is not proved that lanes do not meet in `{pointer.name or 'array'}`",
         operation.span, reason, "warning",
         notes=("no pair of lanes that surely meet was found either",),
+        helps=("give each lane elements of its own, or update by an atomic where several lanes may"
+               " come to one; `tesserac run --checked` watches the accesses of a run",),
     )  # fmt: skip
 
 

@@ -426,6 +426,8 @@ def _not_proved(suspicion: Suspicion) -> Diagnostic:
         f"it is not proved that lanes do not meet in `{buffer.name}` between two barriers",
         second.operation.span, _reason(first, second), "warning", labels=labels,
         notes=("no pair of lanes that surely meet was found either",),
+        helps=("put a `tbarrier()` between the two, or write indices of the lane and of sizes that"
+               " differ; `tesserac run --checked` watches the accesses of a run",),
     )  # fmt: skip
 
 
@@ -441,6 +443,8 @@ def _maybe_unwritten(operation: Operation) -> Diagnostic:
         "T0412",
         f"it is not proved that what is read of `{buffer.name}` has been written",
         operation.span, "some of these elements may never have been written", "warning",
+        helps=(f"write every element of `{buffer.name}` first, or read only under the condition of"
+               " the write; `tesserac run --checked` watches the accesses of a run",),
     )  # fmt: skip
 
 
