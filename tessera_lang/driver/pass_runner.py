@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
@@ -42,6 +43,12 @@ class Printed:
     text: str
 
 
+_TIMINGS = 20_000
+_OPERATIONS = 4_000
+"""What is kept of runs before, so that a session that lasts does not grow: the last timings, and
+operations that were verified until there are so many."""
+
+
 class PassRunner:
     """Runs passes, and keeps what it saw of them in order.
 
@@ -53,7 +60,7 @@ class PassRunner:
         self.verify_each = verify_each
         self.print_after = frozenset(print_after)
         self._sound: Sound = {}
-        self.timings: list[Timing] = []
+        self.timings: deque[Timing] = deque(maxlen=_TIMINGS)
         self.printed: list[Printed] = []
 
     def run(self, program: Program, passes: Sequence[Pass]) -> Program:
@@ -62,6 +69,8 @@ class PassRunner:
         Raises InternalFault with the pass's name and the program it was given.
         """
         check_joins(passes)
+        if len(self._sound) > _OPERATIONS:
+            self._sound.clear()
         self._verified(program, program, "lowering", None)
         for one in passes:
             pause()

@@ -36,8 +36,8 @@ PROGRAM = LANES + '\n\n@test\ndef right():\n    assert 1 == 1\n\n\nprint("it run
 class Compiler(Raw):
     """A client of lenses. ``refreshes``: how often it was told to ask for them again."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(workspace={"codeLens": {"refreshSupport": True}})
+    def __init__(self, command: list[str] | None = None, **options: Any) -> None:
+        super().__init__(command, workspace={"codeLens": {"refreshSupport": True}})
         self.options = options
         self.refreshes = 0
 
@@ -256,3 +256,50 @@ def test_a_child_that_ends_early_costs_its_answer(tmp_path: Path, end: str) -> N
         assert raw.until(lambda m: m.get("id") == number)["error"]["code"] == codes[end]
         wait_for_children(pid, False)
         assert raw.at("hover", uri, 1, 5) is not None
+
+
+SHORT = """
+from tessera_lsp.server import children, main
+children.DEADLINE = 4.0
+main.main()
+"""
+ENDLESS = "x = 0\nwhile x < 1:\n    y = x\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("what", ["the compiler", "a program"])
+@pytest.mark.slow
+def test_a_child_that_hangs_ends_at_its_deadline(tmp_path: Path, what: str) -> None:
+    """It is killed then, also where it does not run at all; the server answers meanwhile."""
+    text = LONG if what == "the compiler" else ENDLESS
+    uri = uri_of(tmp_path, text)
+    command = "resources" if what == "the compiler" else "run"
+    with Compiler([sys.executable, "-c", SHORT], archs=["sm_90"], run=True) as raw:
+        raw.open(uri, text)
+        number = raw.begin("workspace/executeCommand", command=f"tessera.{command}",
+                           arguments=[{"uri": uri}])  # fmt: skip
+        (child,) = wait_for_children(raw.process.pid, True)
+        if what == "the compiler":
+            os.kill(child, signal.SIGSTOP)
+        start = time.monotonic()
+        line, column = (1, 5) if what == "the compiler" else (0, 0)
+        assert raw.at("hover", uri, line, column) is not None
+        assert time.monotonic() - start < 3.0
+        error = raw.until(lambda m: m.get("id") == number)["error"]
+        assert "longer than 4 seconds" in error["message"] and time.monotonic() - start < 20.0
+        wait_for_children(raw.process.pid, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.slow
+def test_a_child_that_hangs_ends_with_an_edit(tmp_path: Path) -> None:
+    uri = uri_of(tmp_path, LONG)
+    with Compiler(archs=["sm_90"]) as raw:
+        raw.open(uri, LONG)
+        number = raw.begin("workspace/executeCommand", command="tessera.resources",
+                           arguments=[{"uri": uri}])  # fmt: skip
+        (child,) = wait_for_children(raw.process.pid, True)
+        os.kill(child, signal.SIGSTOP)
+        raw.change(uri, 2, {"text": LONG + "\n"})
+        assert raw.until(lambda m: m.get("id") == number)["error"]["code"] == -32801
+        wait_for_children(raw.process.pid, False)

@@ -332,6 +332,21 @@ def test_variables_of_the_host_program(server: Raw) -> None:
         assert said in ask(server, "hover", uri, piece, text)["contents"]["value"]
 
 
+def test_what_an_assignment_gives_a_value(server: Raw) -> None:
+    """Names in tuples of tuples, and what has elements; not the place of an element."""
+    uri = "untitled:targets"
+    text = (
+        "a = op.zeros((4, 8))\nn = [1, 2]\n(b, (c, d)) = (a, (a, 3))\nn[0], e = 5, a\n"
+        "def f(x, i):\n    x[i], y = 1, 2\n    (p, (q, r)) = (y, (y, i))\n    return r\n"
+    )
+    server.open(uri, text)
+    shown = dict(inlay(server, uri))
+    assert shown[0] == shown[2] == shown[3] == ": f32[4, 8]" and 1 not in shown
+    for piece, kinds in (("¦n[0]", [3, 3]), ("x[¦i]", [3, 2, 2]), ("q, ¦r", [3, 2]), ("¦d)", [3])):
+        found = ask(server, "documentHighlight", uri, piece, text)
+        assert sorted((h["kind"] for h in found), reverse=True) == kinds, piece
+
+
 def test_a_comment_that_ignores(server: Raw, tmp_path: Path) -> None:
     """It is offered at a warning, never at an error, and takes the warning back."""
     uri, text = (

@@ -33,7 +33,8 @@ from tessera_lsp.ide.builtin_docs import (
     signature_of,
 )
 from tessera_lsp.ide.calls import called
-from tessera_lsp.ide.document import Document, descend
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import descend
 
 Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant", "snippet"]
 LIMIT = 300

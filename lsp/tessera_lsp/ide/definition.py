@@ -13,7 +13,8 @@ from tessera_lang.sema.side_tables import (
 )
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, Node, descend
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import Node, descend
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ a damaged file has a tree with holes, and a function that does not check has no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import cast
 
 from tessera_lang.diagnostics import TesseraError
@@ -20,62 +19,8 @@ from tessera_lang.sema.side_tables import ModuleSymbol, Symbol, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Type
+from tessera_lsp.ide.tree import Node, descend, dotted_name
 from tessera_lsp.ide.variables import Variable, variables_of
-
-Node = (
-    ast.Expr | ast.Stmt | ast.Parameter | ast.TypeExpr | ast.Decorator | ast.Clause | ast.Keyword
-    | ast.ImportedName
-)  # fmt: skip
-
-
-@cache
-def _slots(kind: type) -> tuple[str, ...] | None:
-    """The fields of a kind of node that can hold nodes; None for what is no node."""
-    if kind.__module__ != ast.__name__:
-        return None
-    slots = cast("tuple[str, ...]", getattr(kind, "__slots__", ()))
-    plain = ("span", "name_span", "operator_span", "signature_span", "module_span")
-    return tuple(s for s in slots if s not in plain)
-
-
-def children(node: object) -> Iterator[Node]:
-    """The nodes directly below one, in order of the fields."""
-    for slot in _slots(cast("type", type(node))) or ():
-        value: object = getattr(node, slot)
-        items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
-        for item in items:
-            if _slots(type(item)) is not None:
-                yield cast("Node", item)
-
-
-def descend(module: ast.Module, offset: int) -> tuple[Node, ...]:
-    """The nodes that hold an offset, outermost first; one that ends there counts last."""
-    path: list[Node] = []
-    below: object = module
-    while True:
-        touching = [c for c in children(below) if c.span.lo <= offset <= c.span.hi]
-        if not touching:
-            return tuple(path)
-        below = next((c for c in touching if offset < c.span.hi), touching[-1])
-        path.append(below)
-
-
-def walk(node: object) -> Iterator[Node]:
-    """All nodes below one; no recursion, since operator chains can be long."""
-    stack = list(children(node))[::-1]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(list(children(node))[::-1])
-
-
-def dotted_name(node: object) -> tuple[str, ...] | None:
-    """``a.b.c`` as its words; None for what is no such chain."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.name)
-        node = node.value
-    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
 
 
 @dataclass(slots=True)
@@ -148,7 +93,7 @@ class Document:
         found = self.memory.variables.get(function)
         if found is None:
             self.memory.keep_only(self.module)
-            found = self.memory.variables[function] = variables_of(function, walk)
+            found = self.memory.variables[function] = variables_of(function)
         return found
 
     def variable(self, node: Node, function: ast.FunctionDef | None) -> Variable | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, descend, walk
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import descend, walk
 
 _BLOCKS = (ast.FunctionDef, ast.If, ast.For, ast.While, ast.With)
 

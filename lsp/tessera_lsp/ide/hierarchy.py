@@ -10,7 +10,8 @@ from tessera_lang.sema.side_tables import FunctionSymbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lsp.ide import occurrences
-from tessera_lsp.ide.document import Document, walk
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import walk
 
 
 @dataclass(frozen=True, slots=True, eq=False)

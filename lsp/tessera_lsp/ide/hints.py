@@ -9,9 +9,10 @@ from __future__ import annotations
 from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import FunctionSymbol
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, walk
+from tessera_lsp.ide.document import Document
 from tessera_lsp.ide.host_values import given_once, type_of_host
 from tessera_lsp.ide.hover import place_of
+from tessera_lsp.ide.tree import walk
 
 _LITERALS = (
     ast.IntLit, ast.FloatLit, ast.BoolLit, ast.NoneLit, ast.StringLit, ast.TupleExpr, ast.Unary,

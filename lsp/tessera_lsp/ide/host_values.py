@@ -10,7 +10,8 @@ from typing import cast
 from tessera_lang.evaluate.abstract_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, walk
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import names_written, targets
 
 _LONGEST = 40
 
@@ -48,20 +49,9 @@ def given_once(module: ast.Module) -> list[tuple[ast.Name, ast.Assign]]:
     for statement in module.body:
         if isinstance(statement, ast.FunctionDef):
             continue
-        for node in (statement, *walk(statement)):
-            match node:
-                case (
-                    ast.Assign(target=target)
-                    | ast.AugmentedAssign(target=target)
-                    | ast.AnnotatedAssign(target=target)
-                    | ast.For(target=target)
-                    | ast.With(target=target)
-                ) if target is not None:
-                    for n in (target, *walk(target)):
-                        if isinstance(n, ast.Name):
-                            seen.setdefault(n.id, []).append(n)
-                            if isinstance(node, ast.Assign) and node is statement:
-                                first.setdefault(n.id, node)
-                case _:
-                    continue
+        for node, target in targets(statement):
+            for n in names_written(target):
+                seen.setdefault(n.id, []).append(n)
+                if isinstance(node, ast.Assign) and node is statement:
+                    first.setdefault(n.id, node)
     return [(n[0], first[name]) for name, n in seen.items() if len(n) == 1 and name in first]

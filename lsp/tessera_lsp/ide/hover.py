@@ -28,8 +28,9 @@ from tessera_lsp.ide.builtin_docs import (
     signature_of,
 )
 from tessera_lsp.ide.completion import in_comment_or_string
-from tessera_lsp.ide.document import Document, Node, descend, walk
+from tessera_lsp.ide.document import Document
 from tessera_lsp.ide.host_values import type_of_host
+from tessera_lsp.ide.tree import Node, descend, walk
 from tessera_lsp.ide.variables import Variable
 
 

@@ -16,7 +16,8 @@ from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import Constant, FunctionSymbol, ModuleVariable, Symbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, Node, children, walk
+from tessera_lsp.ide.document import Document
+from tessera_lsp.ide.tree import Node, children, names_written, targets, walk
 
 Thing = tuple[str, ast.FunctionDef | None, str]
 """What a name means: the file of its declaration, the function of a local, the name there."""
@@ -68,25 +69,8 @@ def _binds(node: Node) -> frozenset[str]:
 
 def _written(statement: ast.Stmt) -> set[Node]:
     """The names of a statement, and parameters, that are given a value."""
-    found: set[Node] = set()
-    for node in (statement, *walk(statement)):
-        match node:
-            case (
-                ast.Assign(target=target)
-                | ast.AugmentedAssign(target=target)
-                | ast.AnnotatedAssign(target=target)
-                | ast.For(target=target)
-                | ast.With(target=target)
-            ) if target is not None:
-                while isinstance(target, ast.Subscript):  # an element is written
-                    target = target.value
-                items = target.items if isinstance(target, ast.TupleExpr) else (target,)
-                found.update(n for n in items if isinstance(n, ast.Name))
-            case ast.Parameter():
-                found.add(node)
-            case _:
-                continue
-    return found
+    found: set[Node] = {n for _, target in targets(statement) for n in names_written(target)}
+    return found | {n for n in walk(statement) if isinstance(n, ast.Parameter)}
 
 
 def _of_node(

@@ -15,8 +15,9 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.type import Buffer, Tensor, Type
-from tessera_lsp.ide.document import Document, Node, dotted_name, walk
+from tessera_lsp.ide.document import Document
 from tessera_lsp.ide.symbols import is_kernel
+from tessera_lsp.ide.tree import Node, dotted_name, walk
 from tessera_lsp.ide.variables import Variable
 
 TYPES: tuple[str, ...] = (

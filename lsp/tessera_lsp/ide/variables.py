@@ -6,12 +6,12 @@ Must not know types: they are in the checker's tables, where the function checks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Literal
 
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lsp.ide.tree import names_written, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,9 @@ class Variable:
     annotation: ast.TypeExpr | None = None
 
 
-def variables_of(
-    function: ast.FunctionDef, walk: Callable[[object], Iterable[object]]
-) -> dict[str, Variable]:
+def variables_of(function: ast.FunctionDef) -> dict[str, Variable]:
     """Parameters, size names, loop variables and assigned names, in order of first sight."""
     found: dict[str, Variable] = {}
-
-    def target(
-        e: ast.Expr, kind: Literal["loop variable", "variable"], t: ast.TypeExpr | None = None
-    ) -> None:
-        for node in (e, *walk(e)) if isinstance(e, ast.TupleExpr) else (e,):
-            if isinstance(node, ast.Name):
-                found.setdefault(node.id, Variable(node.id, kind, node.span, t))
 
     for p in function.brackets:
         name = Variable(p.name, "compile-time parameter", p.name_span, p.annotation)
@@ -47,16 +38,9 @@ def variables_of(
             if isinstance(size, ast.Name):
                 found.setdefault(size.id, Variable(size.id, "size", size.span))
     for statement in function.body:
-        for node in (statement, *walk(statement)):
-            match node:
-                case ast.Assign(target=e) | ast.AugmentedAssign(target=e):
-                    target(e, "variable")
-                case ast.AnnotatedAssign(target=e, annotation=t):
-                    target(e, "variable", t)
-                case ast.For(target=e):
-                    target(e, "loop variable")
-                case ast.With(target=e) if e is not None:
-                    target(e, "variable")
-                case _:
-                    continue
+        for node, target in targets(statement):
+            kind = "loop variable" if isinstance(node, ast.For) else "variable"
+            t = node.annotation if isinstance(node, ast.AnnotatedAssign) else None
+            for n in names_written(target, elements=False):
+                found.setdefault(n.id, Variable(n.id, kind, n.span, t))
     return found
