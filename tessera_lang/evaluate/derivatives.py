@@ -185,3 +185,23 @@ DERIVATIVES: dict[str, Function] = {
     "grad": _derivative("grad", False), "value_and_grad": _derivative("value_and_grad", True),
     "fused": _fused, "vjp": _vjp, "jvp": _jvp, "graph.profile": _profile,
 }  # fmt: skip
+
+
+def check_returned(value: object, name: str, span: Span) -> None:
+    """What a function hands to Python is no function of the host program, which Python could not
+    call, nor has parts that are. Raises HostFault."""
+    if isinstance(value, dict):
+        value = tuple(cast("dict[object, object]", value).values())
+    if isinstance(value, (tuple, list)):
+        for part in cast("tuple[object, ...]", value):
+            check_returned(part, name, span)
+    if not isinstance(value, (Derivative, HostFunction, Pullback)):
+        return
+    helps = ("call it in the function, and return what it gives",)
+    if isinstance(value, Pullback):
+        of = value.derivative.innermost.name
+        helps += (f"in Python: `value, pullback = tessera.vjp(module.{of}, ...)`",)
+    raise fault(
+        "T0818", f"`{name}` returns a function of the program, which Python cannot call", span,
+        helps=helps,
+    )  # fmt: skip

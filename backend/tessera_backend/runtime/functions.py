@@ -511,6 +511,7 @@ class Function:
         with COMPILER:
             from tessera_backend.runtime.host_tapes import RecordingWorld
             from tessera_lang.evaluate.arguments import Arguments
+            from tessera_lang.evaluate.derivatives import check_returned
             from tessera_lang.evaluate.fault import HostFault
             from tessera_lang.evaluate.host import Host, room_for_calls
             from tessera_lang.evaluate.value import HostFunction
@@ -534,7 +535,9 @@ class Function:
                 called = self.of_program(function, span)
                 if isinstance(world, RecordingWorld):
                     world.hands_on = not isinstance(called, HostFunction)
-                return host.call_value(called, arguments)
+                found = host.call_value(called, arguments)
+                check_returned(found, self.__name__, span)
+                return found
         except HostFault as fault:
             with COMPILER:
                 raise session.error(fault.diagnostics) from None
