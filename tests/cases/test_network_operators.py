@@ -4,6 +4,7 @@ beside NumPy in float64."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,3 +222,35 @@ def test_a_wrong_call_in_a_graph_says_what_fits(text: str, says: str) -> None:
     with pytest.raises(tessera.TesseraError) as error:
         tessera.fused(m.f)(np.ones((2, 2, 4, 4), np.float32))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.slow
+def test_convolutions_as_the_code_of_a_device(dtype: str, arch: str, tmp_path: Path) -> None:
+    """With both gradients, on the CPU operation by operation."""
+    text = f"""
+def loss(x, w, v, weights):
+    y = op.conv2d(x.to({dtype}), w.to({dtype}), stride=(1, 2), padding=1)
+    y = op.conv_transpose2d(y, v.to({dtype}), stride=2, groups=2)
+    return op.sum(y.to(f32) * weights)
+"""
+    rng = np.random.default_rng(4)
+    near = 1e-5 if dtype == "f32" else 2e-2
+    x, w, v = (rng.integers(-4, 5, s) / 4.0 for s in ((2, 3, 5, 18), (4, 3, 3, 3), (4, 3, 2, 2)))
+    y = met(x, w, (1, 2), (1, 1), (1, 1), 1)
+    exact = spread(y, v, (2, 2), (1, 1), 2)
+    weights = rng.integers(-4, 5, exact.shape) / 4.0
+    (tmp_path / "net.tessera").write_text(text)
+    m = tessera.load(str(tmp_path / "net.tessera"), arch_as=arch)
+    given = [a.astype(np.float32) for a in (x, w, v, weights)]
+    value, found = tessera.value_and_grad(m.loss, wrt=("x", "w", "v"))(*given)
+    np.testing.assert_allclose(value, np.sum(exact * weights), rtol=near, atol=near)
+    for at, (a, g) in enumerate(zip((x, w, v), found, strict=True)):
+        way = rng.uniform(-1.0, 1.0, a.shape)
+        moved = [b + way if i == at else b for i, b in enumerate((x, w, v))]
+        y = met(moved[0], moved[1], (1, 2), (1, 1), (1, 1), 1)
+        there = spread(y, moved[2], (2, 2), (1, 1), 2)
+        slope = np.sum((there - exact) * weights)  # it is linear in each
+        limit = near * np.sum(np.abs(g) * np.abs(way))
+        np.testing.assert_allclose(np.sum(np.asarray(g, np.float64) * way), slope, atol=limit)
