@@ -513,7 +513,7 @@ def _race(
         known.insert(0, f"{prod(launch.groups)} groups")
     return Diagnostic(
         "T0414", f"{who} {does}", b.operation.span,
-        f"{_lane(b, pair)} {_DOES[b.kind]} {place} here", severity,
+        f"{_acts(pair, place)} here", severity,
         labels=labels,
         notes=(f"this happens, for example, in {where} of a launch with {' and '.join(known)}",),
         helps=(_help(pair, definitions),),
@@ -521,6 +521,19 @@ def _race(
 
 
 _DOES = {"read": "reads", "write": "writes", "atomic": "updates"}
+
+
+def _acts(pair: _Pair, place: str) -> str:
+    """What is done at the place of ``b``: by both lanes where they do it in one place."""
+    a, b = pair.a, pair.b
+    second = f"{_lane(b, pair)} {_DOES[b.kind]} {place}"
+    if a.operation.span != b.operation.span:
+        return second
+    if a.kind != b.kind:
+        return f"{second}, and {_lane(a, pair)} {_DOES[a.kind]} it"
+    put = (a.value, b.value) if a.kind == "write" and pair.sure else ()
+    both = f"{_lane(a, pair)} and {_lane(b, pair)} both {_DOES[b.kind].removesuffix('s')} {place}"
+    return f"{both} ({put[0]} and {put[1]})" if put else both
 
 
 def _name(event: Access) -> str:

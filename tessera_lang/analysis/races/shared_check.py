@@ -276,9 +276,9 @@ def _race(
     if a.kind == "write" and b.kind != "write":
         (a, b), lanes = (b, a), (lanes[1], lanes[0])
     place = f"`{_cell(b.buffer, b.cell)}`"
+    one = "both write" if a.kind == b.kind == "write" else "one of them writes"
     message = (
-        f"lanes {lanes[0]} and {lanes[1]} touch {place} without a barrier between them, "
-        f"and one of them writes"
+        f"lanes {lanes[0]} and {lanes[1]} touch {place} without a barrier between them, and {one}"
     )
     labels: tuple[Label, ...] = ()
     if a.operation.span is not None and a.operation.span != b.operation.span:
@@ -295,7 +295,7 @@ def _race(
         )
         notes.append(f"{pairs} in `{b.buffer.name}` between the same two barriers")
     return Diagnostic(
-        "T0410", message, b.operation.span, f"lane {lanes[1]} {_does(b)} {place} here",
+        "T0410", message, b.operation.span, f"{_acts(a, b, lanes, place)} here",
         labels=labels, notes=tuple(notes), helps=(_help(a, b, around is not None, definitions),),
     )  # fmt: skip
 
@@ -312,6 +312,16 @@ def _help(a: Event, b: Event, around: bool, definitions: Mapping[Value, Operatio
         return "put a `tbarrier()` between the two, where every lane of the group gets to it"
     apart = "let one lane write, or give each lane an element of its own"
     return apart + (", or put a `tbarrier()` into the loop" if around else "")
+
+
+def _acts(a: Event, b: Event, lanes: tuple[int, int], place: str) -> str:
+    """What is done at the place of ``b``: by both lanes where they do it in one place."""
+    second = f"lane {lanes[1]} {_does(b)} {place}"
+    if a.operation.span != b.operation.span:
+        return second
+    if a.kind == b.kind:
+        return f"lanes {lanes[0]} and {lanes[1]} both {_does(b).removesuffix('s')} {place}"
+    return f"{second}, and lane {lanes[0]} {_does(a)} it"
 
 
 def _does(event: Event) -> str:
