@@ -11,7 +11,7 @@ from tessera_lang.evaluate.value import BuiltinFunction, Namespace
 NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "tlocal", "graph", "std", "math", "fast")
 PYTHON_BUILTINS = (
     "sum", "any", "all", "sorted", "list", "tuple", "reversed", "enumerate", "zip", "round",
-    "divmod", "pow",
+    "divmod", "pow", "chr", "ord",
 )  # fmt: skip
 PLAIN_BUILTINS = (
     "print",

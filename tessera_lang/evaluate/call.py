@@ -221,6 +221,8 @@ class Calls(Expressions):
             if method.name == "extend" and not isinstance(given, Unknown):
                 more = list(self.iterate(given, arguments.call.span))
             return self.grow(items, more)
+        if isinstance(receiver, str):
+            return self._joined(receiver, arguments)
         if isinstance(receiver, dict):
             return self._of_dict(cast("dict[object, object]", receiver), method.name, arguments)
         if method.name in ("item", "tolist"):
@@ -231,6 +233,21 @@ class Calls(Expressions):
         with located(arguments.call.span):
             target = dtype_of(dtype, arguments.span_of("dtype", 0))
             return self.world.convert(method.receiver, target)
+
+    def _joined(self, between: str, arguments: Arguments) -> object:
+        """``"".join(texts)``."""
+        given = bind(arguments, ".join", ("texts",), 1)["texts"]
+        if isinstance(given, Unknown):
+            return Unknown("str")
+        texts = list(self.iterate(given, arguments.call.span))
+        if any(isinstance(text, Unknown) for text in texts):
+            return Unknown("str")
+        known = [text for text in texts if isinstance(text, str)]
+        if len(known) < len(texts):
+            wrong = next(text for text in texts if not isinstance(text, str))
+            raise fault("T0818", f"`join` takes strings, not {arithmetic.kind_of(wrong)}",
+                        arguments.call.span, helps=("convert each: `str(v)`",))  # fmt: skip
+        return between.join(known)
 
     def _of_dict(self, table: dict[object, object], name: str, arguments: Arguments) -> object:
         if name == "get":

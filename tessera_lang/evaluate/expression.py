@@ -326,6 +326,8 @@ class Expressions(Operators):
                 return Method(cast("object", owner), e.name)
             raise fault("T0817", f"a list has no attribute `{e.name}`", e.name_span,
                         helps=("it has `append` and `extend`",))  # fmt: skip
+        if isinstance(owner, str) and e.name == "join":
+            return Method(owner, e.name)
         if isinstance(owner, dict) and e.name in DICT_METHODS:
             return Method(cast("object", owner), e.name)
         owner = cast("object", owner)

@@ -138,6 +138,25 @@ def _round(host: Host, arguments: Arguments, path: str) -> object:
         raise ArithmeticFault(f"{value!r} has no integer near it") from None
 
 
+def _chr(host: Host, arguments: Arguments, path: str) -> object:
+    value = bind(arguments, "chr", ("x",), 1)["x"]
+    if is_unknown(value):
+        return Unknown("str")
+    number = integer_of(value, arguments.span_of("x", 0), "what `chr` takes")
+    if not 0 <= number < 0x110000:
+        raise ArithmeticFault(f"there is no character {number}")
+    return chr(number)
+
+
+def _ord(host: Host, arguments: Arguments, path: str) -> object:
+    value = bind(arguments, "ord", ("x",), 1)["x"]
+    if is_unknown(value):
+        return Unknown("int")
+    if not isinstance(value, str) or len(value) != 1:
+        raise ArithmeticFault(f"`ord` takes one character, not {arithmetic.kind_of(value)}")
+    return ord(value)
+
+
 def _operators(name: str, parameters: tuple[str, ...], text: str) -> Function:
     def function(host: Host, arguments: Arguments, path: str) -> object:
         bound = bind(arguments, name, parameters, len(parameters))
@@ -151,6 +170,6 @@ PYTHON_FUNCTIONS: dict[str, Function] = {
     "list": _made("list"), "tuple": _made("tuple"), "reversed": _made("reversed"),
     "enumerate": _enumerate, "zip": _zip, "round": _round,
     "divmod": _operators("divmod", ("a", "b"), "(a // b, a % b)"),
-    "pow": _operators("pow", ("a", "b"), "a ** b"),
+    "chr": _chr, "ord": _ord, "pow": _operators("pow", ("a", "b"), "a ** b"),
 }  # fmt: skip
 """By name; kernels have other forms of some."""

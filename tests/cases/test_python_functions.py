@@ -130,3 +130,26 @@ def test_names_that_change_are_no_constants() -> None:
     text = "A, B = 1.0, 2.0\nA = 3.0\n@op.kernel\ndef f(x):\n    return x * A\n"
     with pytest.raises(tessera.TesseraError, match="`A`"):
         tessera.compile(text, target="cpu").f(np.ones(3, np.float32))
+
+
+TEXTS = {
+    'chr(97 + k) + chr(98)': lambda k: chr(97 + k) + chr(98),
+    'ord("a") + k': lambda k: ord("a") + k,
+    '"".join(["#" if c > 1 else "." for c in (1, k, 3)])': lambda k: "".join(
+        ["#" if c > 1 else "." for c in (1, k, 3)]
+    ),
+    '", ".join([str(k), "b"])': lambda k: ", ".join([str(k), "b"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts(text: str) -> None:
+    module: Any = tessera.compile(f"def f(k):\n    return {text}\n", target="cpu")
+    for k in (2, 0):
+        assert module.f(k) == TEXTS[text](k)
+
+
+@pytest.mark.parametrize("text", ["chr(-1)", 'ord("ab")', "ord(k)", '"".join([k])'])
+def test_texts_of_something_else(text: str) -> None:
+    with pytest.raises(tessera.TesseraError, match="T08"):
+        tessera.compile(f"def f(k):\n    return {text}\n", target="cpu").f(3)
