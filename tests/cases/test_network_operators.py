@@ -80,6 +80,8 @@ def _both(z: Any) -> Any:
 _PAD = "((1, 2), (0, 3))"
 _IN_TWO = ((2, 4, 6, 7), (3, 4, 3, 3), (5, 3, 2, 2))
 CASES = [
+    Case("op.conv1d(x, w, padding=1)", lambda x, w: met(x, w, (1,), (1,), (1,), 1),
+         ((2, 3, 7), (4, 3, 3))),
     Case("op.conv2d(op.relu(op.conv2d(x, w, padding=1)), v, stride=2)", _crossed, _IN_TWO),
     Case("op.conv1d(x, w, v, stride=2, padding=(3,), dilation=2, groups=2)",
          lambda x, w, v: met(x, w, (2,), (3,), (2,), 2) + v[:, None], ((2, 4, 9), (6, 2, 3), (6,))),
@@ -120,7 +122,6 @@ CASES = [
          lambda x, t: -np.take_along_axis(x, t[:, None], 1).sum(), ((2, 5, 3),), ((2, 3), 5)),
     Case("op.mse_loss(x, w)", lambda x, w: ((x - w) ** 2).mean(), ((4, 5), (4, 5))),
     Case("op.l1_loss(x, w, reduction='none')", lambda x, w: np.abs(x - w), ((4, 5), (4, 5))),
-    Case("op.embedding(t, x)", lambda x, t: x[t], ((6, 3),), ((2, 4), 6)),
     Case("op.one_hot(t, 6, dtype=f64) @ x", lambda x, t: x[t], ((6, 3),), ((2, 4), 6)),
     Case("op.gather(x, 1, t)", lambda x, t: np.take_along_axis(x, t, 1), ((3, 5),), ((3, 7), 5)),
     Case("op.scaled_dot_product_attention(x, w, v, is_causal=True)", _attention,
@@ -137,6 +138,7 @@ CASES = [
     *(Case(f"op.irfft(x, w, {n}, axes=(0, 1))",
            lambda x, w, n=n: np.fft.irfftn(x + 1j * w, (4, n), axes=(0, 1)),
            ((4, n // 2 + 1), (4, n // 2 + 1))) for n in (130, 9, 2)),
+    Case("op.embedding(t, x)", lambda x, t: x[t], ((6, 3),), ((2, 4), 6)),
 ]  # fmt: skip
 IDS = [f"{c.text}-{c.shapes[0][-1]}" for c in CASES]
 

@@ -116,8 +116,8 @@ def _concat(rng: Any, shape: tuple[int, ...]) -> Sample:
 
 def convolution(rng: Any, of_weights: bool, rank: int, groups: int) -> Sample:
     """Of few places, some of which meet nothing."""
-    batch, co, ci = (int(n) for n in rng.integers(1, 4, 3))
-    sizes, places, out = (tuple(int(n) for n in rng.integers(1, m, rank)) for m in (6, 4, 6))
+    batch, co, ci = (int(n) for n in rng.integers(1, 3, 3))
+    sizes, places, out = (tuple(int(n) for n in rng.integers(1, m, rank)) for m in (5, 3, 4))
     attributes: dict[str, Any] = {
         n: tuple(int(k) for k in rng.integers(1, 4, rank)) for n in ("stride", "dilation", "spread")
     }
