@@ -323,6 +323,7 @@ def _spread(
     a group goes along: as many loads are in flight as before."""
     grid = facts.grid
     tiles = _open_tiles(facts)
+    most = max((_elements(t, sizes) for t in tiles), default=1)
     given: list[str] = []
     while grid is not None:
         groups = Estimate(facts, sizes).trips(grid)
@@ -338,19 +339,23 @@ def _spread(
         sizes[wide[0]] //= 2
         given.append(wide[0])
     for name in given:
-        _give(facts, sizes, said, name, tiles)
+        _give(facts, sizes, said, name, tiles, most)
     return sizes
 
 
 def _give(
     facts: Facts, sizes: dict[str, int], said: Mapping[str, int], name: str,
-    tiles: Sequence[tuple[int | str, ...]],
+    tiles: Sequence[tuple[int | str, ...]], most: int,
 ) -> None:  # fmt: skip
-    """What half of a size leaves, to the last size of its tiles that no group shares."""
+    """What half of a size leaves, to the last size of its tiles that no group shares; other tiles
+    that have this size, too, are no larger for it than the largest was."""
     assert facts.grid is not None
     beside = dict.fromkeys(n for t in tiles if name in t for n in t if isinstance(n, str))
     inner = [n for n in beside if n not in said and not covers(facts, facts.grid, n)]
     if inner:
         length = _length(facts, inner[-1])
         twice = 2 * sizes[inner[-1]]
-        sizes[inner[-1]] = twice if length is None or twice <= length else sizes[inner[-1]]
+        larger = {**sizes, inner[-1]: twice}
+        held = max(_elements(t, larger) for t in tiles if inner[-1] in t)
+        if held <= most and (length is None or twice <= length):
+            sizes[inner[-1]] = twice
