@@ -222,7 +222,7 @@ class Calls(Expressions):
                 more = list(self.iterate(given, arguments.call.span))
             return self.grow(items, more)
         if isinstance(receiver, str):
-            return self._joined(receiver, arguments)
+            return self._joined_texts(receiver, arguments)
         if isinstance(receiver, dict):
             return self._of_dict(cast("dict[object, object]", receiver), method.name, arguments)
         if method.name in ("item", "tolist"):
@@ -234,7 +234,7 @@ class Calls(Expressions):
             target = dtype_of(dtype, arguments.span_of("dtype", 0))
             return self.world.convert(method.receiver, target)
 
-    def _joined(self, between: str, arguments: Arguments) -> object:
+    def _joined_texts(self, between: str, arguments: Arguments) -> object:
         """``"".join(texts)``."""
         given = bind(arguments, ".join", ("texts",), 1)["texts"]
         if isinstance(given, Unknown):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tessera_lang.driver.session import Session
 from tests.cases.test_host_edges import TARGETS, value
 
 V = [3.0, 1.0, 2.5]
@@ -153,3 +154,11 @@ def test_texts(text: str) -> None:
 def test_texts_of_something_else(text: str) -> None:
     with pytest.raises(tessera.TesseraError, match="T08"):
         tessera.compile(f"def f(k):\n    return {text}\n", target="cpu").f(3)
+
+
+def test_texts_are_checked_before_they_are_known() -> None:
+    """`check` runs the program without values: what a loop over an array gives is not known."""
+    text = (
+        'b = op.ones((2, 3))\nfor row in b:\n    print("".join(["#" if c else "." for c in row]))\n'
+    )
+    assert not Session(overlay={"h.tessera": text}).check("h.tessera")
