@@ -226,6 +226,26 @@ def test_a_wrong_call_in_a_graph_says_what_fits(text: str, says: str) -> None:
     assert says in str(error.value)
 
 
+def test_what_has_a_gradient_is_named_for_kernels_of_the_library() -> None:
+    m = tessera.compile("def f(x):\n    return op.sum(std.pool.max_pool1d(x, 2))\n", target="cpu")
+    with pytest.raises(tessera.TesseraError) as error:
+        tessera.grad(m.f)(np.ones((1, 2, 4), np.float32))
+    (fault,) = error.value.diagnostics
+    assert fault.code == "T0761" and "`op.max_pool2d`" in fault.helps[0]
+
+
+def test_a_kernel_whose_dtype_is_a_parameter_has_a_gradient() -> None:
+    """And compile-time values that the call does not say."""
+    m = tessera.compile(
+        "@op.kernel\ndef twice[T: dtype, N: int = 2](x: T[n, m]) -> T[n, m]:\n"
+        "    return op.exp(x) * N\n\n"
+        "def f(x):\n    return op.sum(twice(x))\n",
+        target="cpu",
+    )
+    x = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
+    np.testing.assert_allclose(tessera.grad(m.f)(x), 2.0 * np.exp(x), rtol=1e-12)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.slow

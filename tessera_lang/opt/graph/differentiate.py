@@ -124,6 +124,9 @@ def parts_of(
         kernel = operation.attributes["kernel"]
         message = f"nothing says what the gradient of the kernel `{kernel}` is"
         helps = (f"write it: a function that is marked `@gradient({kernel})`",)
+        if "tessera_stdlib" in str(operation.attributes["file"]):
+            helps = ("layers, losses and transforms have gradients as functions of `op`:"
+                     " `op.conv2d`, `op.max_pool2d`, `op.layernorm`",)  # fmt: skip
         raise GradientError(message, operation.span, helps)
     if operation.name == WHILE:
         raise GradientError(
