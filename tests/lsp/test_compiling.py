@@ -225,6 +225,16 @@ def wait_for_children(pid: int, some: bool) -> list[int]:
     return found
 
 
+def hang(raw: Compiler) -> None:
+    """Stop the child of a server once it is the compiler and the server knows it: between fork and
+    exec a process that starts another waits for it."""
+    (child,) = wait_for_children(raw.process.pid, True)
+    while b"tessera_lsp.child" not in Path(f"/proc/{child}/cmdline").read_bytes():
+        time.sleep(0.01)
+    assert raw.at("hover", "untitled:none", 0, 0) is None  # the loop has come by
+    os.kill(child, signal.SIGSTOP)
+
+
 LONG = "".join(TILES.replace("summed", f"summed{i}").replace("64", str(64 + i)) for i in range(40))
 
 
@@ -278,9 +288,8 @@ def test_a_child_that_hangs_ends_at_its_deadline(tmp_path: Path, what: str) -> N
         raw.open(uri, text)
         number = raw.begin("workspace/executeCommand", command=f"tessera.{command}",
                            arguments=[{"uri": uri}])  # fmt: skip
-        (child,) = wait_for_children(raw.process.pid, True)
         if what == "the compiler":
-            os.kill(child, signal.SIGSTOP)
+            hang(raw)
         start = time.monotonic()
         line, column = (1, 5) if what == "the compiler" else (0, 0)
         assert raw.at("hover", uri, line, column) is not None
@@ -298,8 +307,7 @@ def test_a_child_that_hangs_ends_with_an_edit(tmp_path: Path) -> None:
         raw.open(uri, LONG)
         number = raw.begin("workspace/executeCommand", command="tessera.resources",
                            arguments=[{"uri": uri}])  # fmt: skip
-        (child,) = wait_for_children(raw.process.pid, True)
-        os.kill(child, signal.SIGSTOP)
+        hang(raw)
         raw.change(uri, 2, {"text": LONG + "\n"})
         assert raw.until(lambda m: m.get("id") == number)["error"]["code"] == -32801
         wait_for_children(raw.process.pid, False)

@@ -153,7 +153,7 @@ def lines(found: list[dict[str, Any]], uri: str) -> list[int]:
 
 def test_references(server: Raw, files: tuple[str, str]) -> None:
     user, helper = files
-    declared = {"context": {"includeDeclaration": True}}
+    declared: dict[str, Any] = {"context": {"includeDeclaration": True}}
     found = ask(server, "references", user, "half(¦acc", **declared)
     assert lines(found, user) == [15, 16, 16, 17]
     found = ask(server, "references", user, "+= ha¦lf", **declared)
