@@ -17,8 +17,6 @@ Form = Callable[[Collection[str], DType], str]
 RankedForm = Callable[[Collection[str], Mapping[str, int]], str]
 """The text for the parameters that are given, and the axes of each; empty where there is none."""
 
-_LOG_2 = 0.6931471805599453
-
 
 def _clip(given: Collection[str], dtype: DType) -> str:
     bounds = {"min", "max"} & set(given)
@@ -242,8 +240,11 @@ def _interp(given: Collection[str], ranks: Ranks) -> str:
     below = "op.sum(x[:, None] >= xp[None, :], axis=1)" if ranks["x"] else "op.sum(x >= xp)"
     first, last = ("[:1]", "[-1:]") if ranks["x"] else ("[0]", "[-1]")
     k, after = (f"op.clip({below}{n}, 0, xp.shape[0] - 1)" for n in (" - 1", ""))
-    share = f"(x - xp[{k}]) / (xp[{after}] - xp[{k}])"
-    between = f"op.where(x == xp[{k}], fp[{k}], fp[{k}] + (fp[{after}] - fp[{k}]) * ({share}))"
+    # Outside there is no interval; what is not chosen must have a derivative too.
+    width, rise = f"(xp[{after}] - xp[{k}])", f"(fp[{after}] - fp[{k}])"
+    share = f"(x - xp[{k}]) / op.where({width} == 0, 1, {width})"
+    at_knot = f"(x == xp[{k}]) & ~op.isfinite({rise})"
+    between = f"op.where({at_knot}, fp[{k}], fp[{k}] + {rise} * ({share}))"
     inside = f"op.where(x < xp{first}, fp{first}, {between})"
     return f"op.where(x >= xp{last}, fp{last}, {inside})"
 
@@ -293,14 +294,15 @@ _TEXTS: dict[str, str] = {
     "positive": "+x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
     "isnan": "x != x", "logical_not": "~x", "bitwise_invert": "~x",
     "copysign": "op.where(op.signbit(b), -op.abs(a), op.abs(a))",
-    "logaddexp": f"op.where(a == b, a + {_LOG_2},"
-                 " op.maximum(a, b) + op.softplus(-op.abs(a - b)))",
+    # Equal infinities have no difference; equal numbers have half of the derivative each.
+    "logaddexp": "op.maximum(a, b) + op.softplus(-op.abs(op.where(a == b, 0.0, a - b)))",
     "astype": "op.cast(x, dtype)", "permute_dims": "op.transpose(x, axes)",
     "fmax": "op.where(a != a, b, op.where(b != b, a, op.maximum(a, b)))",
     "fmin": "op.where(a != a, b, op.where(b != b, a, op.minimum(a, b)))",
     "cbrt": "op.copysign(op.abs(x) ** 0.3333333333333333, x)",
     "heaviside": "op.where(x > 0, 1.0, op.where(x < 0, 0.0, op.where(x == 0, h, x)))",
-    "sinc": "op.where(x == 0, 1.0, op.sin(x * 3.141592653589793) / (x * 3.141592653589793))",
+    "sinc": "op.where(x == 0, 1.0, op.sin(x * 3.141592653589793)"
+            " / (op.where(x == 0, 1.0, x) * 3.141592653589793))",
     "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
     "atan2": "math.atan2(y, x)", "hypot": "math.hypot(a, b)",
     "matrix_transpose": "x.mT",
