@@ -8,7 +8,7 @@ from tests.fuzz.planted import Planted, all_planted, result
 
 OPEN = {"guard for two lanes", "group left out", "index without its remainder"}
 """Kinds of which some may be passed over: sums of data that several lanes store into one element,
-and places that are made of data. Of seed 1 none is."""
+and places that are made of data. Of seeds 1 and 2 none is."""
 
 
 def hold(planted: list[Planted]) -> int:
