@@ -210,3 +210,20 @@ def test_check_says_what_the_launch_says() -> None:
     text = f"{TILES}y = f(op.zeros((4,), dtype=f64), 0.1, op.ones((4,), dtype=f64))\nprint(y)\n"
     session = Session(overlay={"m.tessera": text})
     assert not session.check("m.tessera")
+
+
+@pytest.mark.parametrize("name", ["half", "float32", "float16", "bfloat16", "f32"])
+def test_a_variable_by_the_name_of_a_dtype_is_none(name: str) -> None:
+    m = tessera.compile(
+        f"def local(a, n: int):\n    {name} = a * 3\n    return {name} * op.linspace(0.0, 1.0, n)\n"
+        f"def given({name}, n: int): return {name} * op.linspace(0.0, 1.0, n)\n"
+        f"def bisect(lo, hi):\n    while hi - lo > 1e-13:\n        {name} = 0.5 * (lo + hi)\n"
+        f"        if {name} * {name} > 2.0: hi = {name}\n        else: lo = {name}\n"
+        "    return op.array([lo])\n", target="cpu",
+    )  # fmt: skip
+    for found, wanted in (
+        (m.local(0.3, 7), 0.3 * 3 * np.linspace(0, 1, 7)),
+        (m.given(0.3, 7), 0.3 * np.linspace(0, 1, 7)), (m.bisect(1.0, 2.0), [np.sqrt(2.0)]),
+    ):  # fmt: skip
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
