@@ -21,8 +21,6 @@ ROWS = {
     "a product": "y[i] = data[ptr[i]:ptr[i + 1]] @ x[col[ptr[i]:ptr[i + 1]]]",
     "parts named": "cols = col[ptr[i]:ptr[i + 1]]; vals = data[ptr[i]:ptr[i + 1]]; "
     "y[i] = op.sum(vals * x[cols])",
-    "bounded": "lo, hi = ptr[i], ptr[i + 1]; "
-    "y[i] = op.sum(data[max(lo, 0):hi] * x[col[max(lo, 0):hi]])",
     "a loop": "s = 0.0; for j in range(ptr[i], ptr[i + 1]):|s += data[j] * x[col[j]]; y[i] = s",
     "one by one": "for j in range(ptr[i], ptr[i + 1]):|y[i] += data[j] * x[col[j]]",
 }

@@ -171,8 +171,7 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
     symbol = c.name_symbol(e.function.id) if isinstance(e.function, ast.Name) else None
     if not isinstance(symbol, Builtin) or e.keywords:
         return None
-    picks = symbol.name in ("min", "max") and _is_integer(c, e)  # which wrap nothing
-    if symbol.name in _CALLS and len(e.arguments) == 2 and (_exact(c, e) or picks):
+    if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
         left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
         if symbol.name != "ceil_div" and (left is None) != (right is None):
             # The side that is known still bounds the result.
