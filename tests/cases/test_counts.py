@@ -412,3 +412,42 @@ def test_variables_that_take_what_a_loop_counts(value: str, dtype: str, target: 
         names = {"op": np, "x": x, "t": t, "n": 8, "when": when}
         when = eval(value, names).astype(when.dtype)
     agree(results_of(source, GIVEN, target), when)
+
+
+CHANGED = {
+    "cast": "y = op.floor(v).astype(i32)\n    z = v - y\n"
+    "    y = op.clip(y, 0, 3)\n    return z * y",
+    "data": "y = op.floor(v).astype(i32)\n    z = v - y\n    y = q\n    return z + v[y]",
+    "before": "y = q\n    w = v[y]\n    y = op.floor(v).astype(i32)\n    return w - y",
+    "loops": "z = v\n    for k in range(3):\n        y = op.floor(z).astype(i32)\n"
+    "        z = 2 * (z - y)\n    y = q\n    return z + v[y]",
+}
+"""A name whose later values are no counts: what stands between sees the earlier."""
+MAY_HAVE_DATA = {
+    "after": "y = op.floor(v).astype(i32)\n    y = q\n    return v - y",
+    "around": "y = op.floor(v).astype(i32)\n    z = v\n    for k in range(3):\n        z = z - y\n"
+    "        y = q\n    return z",
+    "branch": "y = op.floor(v).astype(i32)\n    if k > 0: y = q\n    return v - y",
+    "nested": "y = op.floor(v).astype(i32)\n    z = v\n    for k in range(3):\n        z = z - y\n"
+    "        for l in range(2): y = q + l\n    return z",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("body", CHANGED.values(), ids=CHANGED)
+def test_a_name_counts_until_it_is_given_data(body: str, target: str) -> None:
+    v = (np.arange(8, dtype=np.float32) - 3) * 0.7
+    q = np.arange(8, dtype=np.int32)[::-1].copy()
+    text = f"def f(v: f32[n], q: i32[n]):\n    {body}"
+    found = results_of(text, {"v": v, "q": q}, target)
+    names: dict[str, Any] = {"op": np, "v": v, "q": q, "i32": np.int32}
+    exec(f"def f(v, q):\n    {body}\n", names)
+    np.testing.assert_allclose(found, names["f"](v, q), 1e-6)
+
+
+@pytest.mark.parametrize("body", MAY_HAVE_DATA.values(), ids=MAY_HAVE_DATA)
+def test_a_name_that_may_have_data_does_not_count(body: str) -> None:
+    with pytest.raises(tessera.TesseraError, match="T0201"):
+        tessera.compile(
+            f"@op.kernel\ndef f(v: f32[n], q: i32[n], k: i32):\n    {body}\n", target="cpu"
+        ).f(np.ones(8, np.float32), np.ones(8, np.int32), 1)

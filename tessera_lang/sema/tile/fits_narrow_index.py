@@ -93,18 +93,34 @@ def learn_places(c: TileContext, e: ast.Expr, target: ast.Expr) -> None:
 
 
 def _learn(c: TileContext, target: ast.Name, found: dict[bool, Bounds | None]) -> None:
-    made = [t for s in statements(c.declaration.body) for t in targets(s)]
-    places = [t for t in made if isinstance(t, ast.Name) and t.id == target.id]
     if target.id in {p.name for p in c.declaration.parameters}:
         return  # which has a value of the caller, too
-    if len(places) > MOST_VALUES:
-        return
+    places = _reaching(c.declaration, target)
     for data, bounds in found.items():
         c.kernel.bounds[(target, c.instance, data)] = bounds
-        parts = [c.kernel.bounds.get((t, c.instance, data)) for t in places]
-        joined = _either(c, parts)
-        if joined is not None:
-            c.bounds[(target.id, data)] = joined
+        c.bounds.pop((target.id, data), None)
+        if len(places) <= MOST_VALUES:
+            parts = [c.kernel.bounds.get((t, c.instance, data)) for t in places]
+            joined = _either(c, parts)
+            if joined is not None:
+                c.bounds[(target.id, data)] = joined
+
+
+def _reaching(function: ast.FunctionDef, target: ast.Name) -> list[ast.Name]:
+    """The assignments whose values what follows ``target`` may see, up to the next one. One that is
+    no part of a loop or a branch ends those before it, and is not seen by what stands before it."""
+    found: list[ast.Name] = []
+    passed = False
+    for whole in function.body:
+        made = [t for s in statements((whole,)) for t in targets(s)]
+        here = [t for t in made if isinstance(t, ast.Name) and t.id == target.id]
+        alone = not isinstance(whole, (ast.If, ast.For, ast.While, ast.With))
+        if any(t is target for t in here):
+            passed = True
+        elif alone and passed and here:
+            break
+        found = here if alone and here else [*found, *here]
+    return found
 
 
 def _is_index(term: Term | None) -> bool:
