@@ -263,6 +263,12 @@ class SymbolicHost(Host):
 
     def grow(self, items: list[object], more: list[object]) -> None:
         """Nothing is known of a list that grows: how often is known to the run."""
+        self._forget_list(items)
+
+    def replace(self, items: list[object], new: list[object]) -> None:
+        self._forget_list(items)
+
+    def _forget_list(self, items: list[object]) -> None:
         for scope in (self.top, *self._open):
             at: Scope | None = scope
             while at is not None:

@@ -25,6 +25,7 @@ from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, lacks, library_help
+from tessera_lang.evaluate.list_methods import list_method
 from tessera_lang.evaluate.lists_of_numbers import as_array, with_arrays
 from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, product
 from tessera_lang.evaluate.operators import not_built
@@ -66,6 +67,13 @@ def _no_member(
     at = call.function.name_span
     fixes = (Fix(f"write `{close}`", (Edit(at, close),), "unsafe"),) if close else ()
     return fault("T0104", lacks(head, member), at, helps=helps, fixes=fixes)
+
+
+def _as_method(call: ast.Call) -> bool:
+    """Whether ``op.f(x)`` was written as ``x.f()``: the name of the function is all there is."""
+    return (
+        isinstance(call.function, ast.Attribute) and call.function.span == call.function.name_span
+    )
 
 
 class Calls(Expressions):
@@ -170,6 +178,13 @@ class Calls(Expressions):
         first = arguments.values[0] if arguments.values else None
         if function.name in OF_ARRAYS and isinstance(first, Unknown):
             return Unknown()
+        if function.name == "op.copy" and isinstance(first, list) and _as_method(arguments.call):
+            return list_method(
+                self,
+                cast("list[object]", first),
+                "copy",
+                Arguments(arguments.call, arguments.values[1:], arguments.keywords),
+            )
         with located(arguments.call.span):
             arguments = with_arrays(self, function.name, arguments)
             found = implementation(self, arguments, scope.path)
@@ -212,15 +227,14 @@ class Calls(Expressions):
         """``items`` get ``more`` at their end, under every name that they have."""
         items.extend([self.named(item) for item in more])
 
+    def replace(self, items: list[object], new: list[object]) -> None:
+        """``items`` are others, under every name that they have."""
+        items[:] = new
+
     def _method(self, method: Method, arguments: Arguments) -> object:
         receiver = method.receiver
         if isinstance(receiver, list):
-            items = cast("list[object]", receiver)
-            given = bind(arguments, f".{method.name}", ("value",), 1)["value"]
-            more = [given]
-            if method.name == "extend" and not isinstance(given, Unknown):
-                more = list(self.iterate(given, arguments.call.span))
-            return self.grow(items, more)
+            return list_method(self, cast("list[object]", receiver), method.name, arguments)
         if isinstance(receiver, str):
             return self._joined_texts(receiver, arguments)
         if isinstance(receiver, dict):

@@ -31,6 +31,7 @@ from tessera_lang.evaluate.foreign_names import (
     helps_for_member,
     library_help,
 )
+from tessera_lang.evaluate.list_methods import LIST_METHODS
 from tessera_lang.evaluate.missing_axes import with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
@@ -56,7 +57,6 @@ MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
 
 
 MAX_GRID_AXES = 3
-LIST_METHODS = ("append", "extend")
 DICT_METHODS = ("get", "items", "keys", "values")
 
 
@@ -325,7 +325,7 @@ class Expressions(Operators):
             if e.name in LIST_METHODS:
                 return Method(cast("object", owner), e.name)
             raise fault("T0817", f"a list has no attribute `{e.name}`", e.name_span,
-                        helps=("it has `append` and `extend`",))  # fmt: skip
+                        helps=(f"it has {', '.join(f'`{m}`' for m in LIST_METHODS)}",))  # fmt: skip
         if isinstance(owner, str) and e.name == "join":
             return Method(owner, e.name)
         if isinstance(owner, dict) and e.name in DICT_METHODS:

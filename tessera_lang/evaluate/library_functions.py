@@ -16,6 +16,7 @@ from tessera_lang.evaluate.lists_of_numbers import as_array
 from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
 from tessera_lang.evaluate.value import HostFunction, Unknown
 from tessera_lang.source import Span
+from tessera_lang.types.dtype import I64
 
 _MODULE = "std.arrays"
 _HAND_WRITTEN = {
@@ -32,6 +33,8 @@ _OF_ARRAYS = frozenset(
 solve bincount""".split()
 )
 """Functions whose second argument is an array too."""
+_PLACES_AND_COUNTS = frozenset("nonzero flatnonzero argwhere bincount unique histogram".split())
+"""Functions that give places or counts, which are i64."""
 
 
 def of_graphs(name: str) -> Function:
@@ -59,9 +62,10 @@ def _of_library(name: str, module: str = _MODULE) -> Function:
             own, values, keywords = _histogram(host, span, values, keywords)
         called = host.modules.imported(module, path, span).values[own]
         try:
-            return host.call_value(
+            found = host.call_value(
                 cast("HostFunction", called), Arguments(arguments.call, values, keywords)
             )
+            return _counted(host, name, found)
         except HostFault as inner:
             text = f"in this call of `op.{name}`"
             raise HostFault(
@@ -69,6 +73,23 @@ def _of_library(name: str, module: str = _MODULE) -> Function:
             ) from None  # fmt: skip
 
     return function
+
+
+def _counted(host: Host, name: str, found: object) -> object:
+    """What a function gives, its places and counts as such: beside floats they have their dtype.
+    Of the values of ``op.unique``, which are first, and of sums of weights nothing is changed."""
+    if name not in _PLACES_AND_COUNTS:
+        return found
+    if isinstance(found, tuple):
+        parts = cast("tuple[object, ...]", found)
+        first = 1 if name == "unique" else 0
+        return (*parts[:first], *(_as_counts(host, part) for part in parts[first:]))
+    return found if name == "unique" else _as_counts(host, found)
+
+
+def _as_counts(host: Host, part: object) -> object:
+    is_count = host.world.is_array(part) and host.world.dtype(part) == I64
+    return host.world.of_numbers(part) if is_count else part
 
 
 def _histogram(

@@ -363,9 +363,10 @@ def product(
 def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> object:
     """``array[items]``, where arrays of integers choose rows or elements."""
     weak: DType | None = None
-    if host.world.is_of_numbers(array) and _is_float(host.world, array):
+    if host.world.is_of_numbers(array):
         weak = F64 if host.world.dtype(array) == F64 else F32
-        array = host.world.beside(array, F64)
+        if _is_float(host.world, array):
+            array = host.world.beside(array, F64)
     text = _Text(host)
     name = text.of(array, None)
     axes = itertools.count()

@@ -222,7 +222,10 @@ class HostWorld(Measuring):
     def read(self, array: object, items: tuple[Index, ...]) -> object:
         value = self._array(array)
         if any(is_array(i) for i in items):
-            return self._kept(value[_where(value, tuple(map(self._chosen_by, items)))])
+            where = _where(value, tuple(map(self._chosen_by, items)))
+            made = self._kept(value[where])
+            self._numbers_of.part(made, value, lambda wide: wide[where])
+            return made
         _check_items(value, items)
         found: object = value[items]
         if is_array(found):

@@ -84,6 +84,76 @@ def test_lists_grow(body: str) -> None:
     _both(body, M, 2)
 
 
+@pytest.mark.parametrize("body", [
+    "a = [3, 1, k, 1]; b = a; b.reverse(); return a",
+    "a = [3, 1, k, 1]; b = a.copy(); b.append(k); b.reverse(); return a + b",
+    "a = [3, 1, k, 1]; a.insert(k, 9); a.insert(-1, 8); a.insert(99, 7); return a",
+    "a = [3, 1, k, 1]; b = a.pop(); c = a.pop(0); return a + [b, c, a.pop(-k)] + a",
+    "a = [3, 1, k, 1]; b = a; a.sort(); return b + [a.index(k), a.count(1), a.count(7)]",
+    "a = [3, 1, k, 1]; a.sort(key=lambda v: -v); b = a[:]; b.sort(reverse=True); return a + b",
+    "a = [3, 1, k, 1]; b = a; a.remove(1); a.remove(k); a.clear(); a.extend([k]); return b",
+    "a = [(1, 2), (k, 5)]; return [a.index((k, 5)), a.count((1, 2)), ['a', 'b'].index('b')]",
+    "a = [x[0], x[1]]; a.insert(1, x[2]); b = a.pop(); a.reverse(); return op.array(a) - b",
+    "a = [0]; b = []; [b.append(a.pop()) or a.insert(0, i) for i in range(4)]; return b + a",
+    "a = [x[0, 0], x[1, 1]]; a.sort(reverse=True); return a.pop() + a.index(x[1, 1])",
+])  # fmt: skip
+def test_lists_change(body: str) -> None:
+    _both(body, M, 2)
+
+
+@pytest.mark.parametrize(("body", "code", "words"), [
+    ("[].pop()", "T0807", "`pop` of an empty list"), ("[1].pop(1)", "T0807", "of a list of 1"),
+    ("[1].index(2)", "T0807", "no item of the list equals 2"),
+    ("[1].remove(k)", "T0807", "equals 4"),
+    ("[1].sort(k)", "T0804", "by name alone"), ("[1].insert(1)", "T0804", "lacks `value`"),
+    ("[1].pop(0.5)", "T0818", "is an integer, not a float"), ("[1].reverse(1)", "T0804", "takes 0"),
+])  # fmt: skip
+def test_what_a_list_does_not_have_is_refused_as_in_python(
+    body: str, code: str, words: str
+) -> None:
+    f = tessera.compile(f"def f(k):\n    return {body}\n", target="cpu").f
+    with pytest.raises(tessera.TesseraError, match=f"(?s){code}.*{words}"):
+        f(4)
+
+
+def test_a_check_does_not_guess_what_is_left_in_a_list() -> None:
+    text = """def f(x, n: i32):
+    a = [0, 1, 2]
+    b = a
+    for i in range(n):
+        if op.sum(x) > 3.0:
+            a.insert(0, i)
+        else:
+            a.reverse()
+    while len(a) > 3 and a[-1] > 0: a.pop()
+    c = [n, 1]
+    c.sort()
+    return b[4], c[0], a.index(n), op.array(b) + op.array([1, 2])
+x = op.ones((4,))
+print(f(x, 3))
+"""
+    assert Session(overlay={"h.tessera": text}).check("h.tessera") == ()
+
+
+def test_lists_that_change_in_graphs() -> None:
+    text = """def f(x):
+    a = []
+    for i in range(5):
+        a.append(x[i] * (i + 1.0))
+        if i % 2: a.reverse()
+    first = a.pop(0)
+    a.insert(1, op.sum(x))
+    return op.sum(op.array(a) * op.array([1.0, 2.0, 3.0, 4.0, 5.0])) * first
+"""
+    module = tessera.compile(text, target="cpu")
+    x = np.linspace(0.5, 1.5, 5)
+    g = tessera.grad(module.f)(x)
+    for i in range(5):
+        step = np.eye(5)[i] * 1e-6
+        near = (module.f(x + step) - module.f(x - step)) / 2e-6
+        np.testing.assert_allclose(g[i], near, rtol=1e-5)
+
+
 def test_a_check_does_not_guess_how_far_a_list_grows() -> None:
     text = """def add(a, v):
     a.append(v)
@@ -106,6 +176,6 @@ while op.sum(x) < 3.0:
 
 
 def test_what_lists_have_is_said() -> None:
-    f = tessera.compile("def f():\n    a = [1]\n    a.pop()\n", target="cpu").f
-    with pytest.raises(tessera.TesseraError, match="it has `append` and `extend`"):
+    f = tessera.compile("def f():\n    a = [1]\n    a.popleft()\n", target="cpu").f
+    with pytest.raises(tessera.TesseraError, match="it has `append`, `clear`, `copy`"):
         f()
