@@ -40,8 +40,9 @@ def _result(form: str, given: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", FORMS)
-def test_counts_beside_floats(form: str, dtype: type) -> None:
-    x: Any = R.normal(size=9).astype(dtype)
+def test_counts_beside_floats(form: str, dtype: Any) -> None:
+    x: Any = R.normal(size=9)
+    x = x.astype(dtype)
     found = np.asarray(_result(form, {"x": x, **GIVEN}))
     want = np.asarray(eval(form, {"op": np, **GIVEN, "x": x.astype(np.float64)}))
     assert found.dtype == (want.dtype if want.dtype == bool else dtype)

@@ -110,10 +110,14 @@ def _operands(
         return convert(a, common), convert(b, common), common
     array = cast("Array", a if is_array(a) else b)
     dtype = dtype_of(array)
+    other = b if array is a else a
+    if operator in _COMPARISONS and isinstance(other, int) and not dtype.is_float:
+        # Exact, whether the array could hold the number or not; bools are 0 and 1.
+        number = np.asarray(other if dtype != BOOL or isinstance(other, bool) else int(other))
+        return (array, number, dtype) if array is a else (number, array, dtype)
     if dtype == BOOL and operator in ("+", "-", "*", "/"):
         whole = isinstance(a, int) or isinstance(b, int)
         dtype = I32 if whole and operator != "/" else F32
-    other = b if array is a else a
     if dtype.is_integer and isinstance(other, float):
         dtype = float_of_integers(dtype, floats, isinstance(other, Double))
     number = _as_operand(other, dtype)

@@ -13,7 +13,7 @@ from tessera_lang.evaluate.value import Deferred
 from tessera_lang.ir.core import TensorType, Value
 from tessera_lang.record import dataclass
 from tessera_lang.target.host_world import WorldFault
-from tessera_lang.types.dtype import BOOL, F64, I64, DType, integer_range
+from tessera_lang.types.dtype import BOOL, F64, I64, U64, DType, integer_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,14 @@ def fitting(number: float, dtype: DType) -> float:
     if not fits:
         raise WorldFault(f"{number!r} and an array of {dtype} do not mix", code="T0818")
     return number
+
+
+def compared_in(dtype: DType, number: int) -> DType:
+    """The dtype in which integers or bools are compared exactly with a number."""
+    low, high = (0, 1) if dtype == BOOL else integer_range(dtype)
+    if isinstance(number, bool) == (dtype == BOOL) and low <= number <= high:
+        return dtype
+    return dtype if dtype == U64 else I64
 
 
 def strong(value: object) -> object:

@@ -33,6 +33,7 @@ from tessera_lang.lower.ast_to_graph.values import (
     GraphNumber,
     NotKnown,
     View,
+    compared_in,
     fitting,
     is_double,
     is_number,
@@ -418,6 +419,8 @@ class GraphWorld:
             dtype = (
                 I32 if not number.tensor_type.dtype.is_float and operator != "/" else self.floats
             )
+        if operator in _COMPARISONS and isinstance(given, int) and not dtype.is_float:
+            dtype = compared_in(dtype, given)
         made = self._meeting(number, given, dtype)
         wide = self.builder.cast(array, dtype)
         return (made, wide, dtype) if number_a else (wide, made, dtype)

@@ -24,9 +24,10 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Reduced,
     Windows,
 )
+from tessera_lang.lower.ast_to_tile.operators import MIRRORED
 from tessera_lang.record import replace
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import BOOL, F32, I32, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, I32, I64, U64, DType, common_dtype
 from tessera_lang.types.type import Tensor, Tile, TileAxis, Type
 
 OPERATORS = {
@@ -127,11 +128,24 @@ def compared(s: State, predicate: str, a: Node, b: Node, t: Type | None = None) 
     builder = s.b
     if a.dtype != b.dtype:
         common = common_dtype(a.dtype, b.dtype)
+        if common is None and a.dtype.is_integer and b.dtype.is_integer:
+            if U64 in (a.dtype, b.dtype):
+                return _compared_with_u64(s, predicate, a, b)
+            common = I64
         if common is None:
             raise ValueError(f"{a.dtype} compared with {b.dtype}")
         a, b = cast(s, a, common), cast(s, b, common)
     axes = axes_of(s, (a, b), t)
     return Mapped(lambda v, w: builder.cmp(predicate, v[0], v[1]), (a, b), BOOL, axes, builder.span)
+
+
+def _compared_with_u64(s: State, predicate: str, a: Node, b: Node) -> Node:
+    """A signed integer and one of u64: a negative one is below all, else both are u64."""
+    if a.dtype == U64:
+        return _compared_with_u64(s, MIRRORED[predicate], b, a)
+    negative = compared(s, "lt", a, constant(s, 0, a.dtype))
+    known = constant(s, predicate in ("ne", "lt", "le"), BOOL)
+    return select(s, negative, known, compared(s, predicate, cast(s, a, U64), b))
 
 
 def number(value: Value) -> Filled:

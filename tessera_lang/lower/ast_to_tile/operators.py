@@ -16,7 +16,7 @@ _BINARY = {
     "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def dtype_of(value: Value) -> DType:
@@ -125,7 +125,7 @@ def _compare_integers(lowering: Lowering, predicate: str, a: Value, b: Value) ->
         wide = U64 if U64 in (x, y) else INDEX
         return builder.cmp(predicate, builder.cast(a, wide), builder.cast(b, wide))
     if x == U64:
-        return _compare_integers(lowering, _MIRRORED[predicate], b, a)
+        return _compare_integers(lowering, MIRRORED[predicate], b, a)
     # a signed, b u64: a negative a is below every b, else both are compared as u64.
     negative = builder.cmp("lt", a, builder.constant(0, x))
     same = builder.cmp(predicate, builder.cast(a, U64), b)
