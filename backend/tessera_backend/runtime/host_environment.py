@@ -223,15 +223,12 @@ class HostWorld(Measuring):
         value = self._array(array)
         if any(is_array(i) for i in items):
             where = _where(value, tuple(map(self._chosen_by, items)))
-            made = self._kept(value[where])
-            self._numbers_of.part(made, value, lambda wide: wide[where])
-            return made
+            return self._numbers_of.part(self._kept(value[where]), value, lambda wide: wide[where])
         _check_items(value, items)
         found: object = value[items]
         if is_array(found):
             self._slices[id(found)] = found
-            self._numbers_of.part(found, value, lambda wide: wide[items])
-            return found
+            return self._numbers_of.part(found, value, lambda wide: wide[items])
         wide = self._numbers_of.of(value)
         return scalars.of_array(found) if wide is None else scalars.plain(wide[items])
 

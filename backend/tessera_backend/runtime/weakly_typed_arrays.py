@@ -97,11 +97,12 @@ class NumberArrays:
         numbers = self.of(array)
         return array.astype(np.int64) if numbers is None or _is_bools(array) else numbers
 
-    def part(self, found: Array, array: Array, see: Callable[[Array], Array]) -> None:
-        """``found`` has elements of ``array``: those that ``see`` gives of its numbers."""
+    def part(self, found: Array, array: Array, see: Callable[[Array], Array]) -> Array:
+        """``found``, which has elements of ``array``: those that ``see`` gives of its numbers."""
         if found is not array and self.has(array):
             numbers = self._records[id(array)].numbers
             self._put(found, None if numbers is None else lambda: see(numbers()))
+        return found
 
     def change(self, array: Array, value: object = None) -> None:
         """Something is stored into an array, and into all that share its memory. A number of f64
