@@ -16,7 +16,7 @@ from tessera_lang.evaluate.lists_of_numbers import as_array
 from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
 from tessera_lang.evaluate.value import HostFunction, Unknown
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import I64
+from tessera_lang.types.dtype import F64, I64, DType, common_dtype
 
 _MODULE = "std.arrays"
 _HAND_WRITTEN = {
@@ -33,6 +33,8 @@ _OF_ARRAYS = frozenset(
 solve bincount""".split()
 )
 """Functions whose second argument is an array too."""
+_OF_ONE_DTYPE = ("append", "convolve", "correlate")
+"""Functions of two arrays that have one dtype: a list or a number takes that of the other."""
 _PLACES_AND_COUNTS = frozenset("nonzero flatnonzero argwhere bincount unique histogram".split())
 """Functions that give places or counts, which are i64."""
 
@@ -55,6 +57,8 @@ def _of_library(name: str, module: str = _MODULE) -> Function:
             as_array(host, v, span) if i < count else v for i, v in enumerate(arguments.values)
         ])  # fmt: skip
         keywords = dict(arguments.keywords)
+        if name in _OF_ONE_DTYPE:
+            values = _of_one_dtype(host, values, span)
         if any(isinstance(v, Unknown) for v in values):
             return Unknown()
         own = name
@@ -73,6 +77,27 @@ def _of_library(name: str, module: str = _MODULE) -> Function:
             ) from None  # fmt: skip
 
     return function
+
+
+def _of_one_dtype(host: Host, values: tuple[object, ...], span: Span) -> tuple[object, ...]:
+    """Both arrays with the dtype in which they meet, f64 of integers and numbers with a point."""
+    world, pair = host.world, [*values[:2]]
+    for i, value in enumerate(pair):
+        if isinstance(value, (int, float)):
+            pair[i] = as_array(host, [value], span)
+    if len(pair) < 2 or not all(world.is_array(v) for v in pair):
+        return values
+    for i, other in ((0, 1), (1, 0)):
+        dtype = world.dtype(pair[other])
+        if isinstance(dtype, DType) and not world.is_of_numbers(pair[other]):
+            pair[i] = world.beside(pair[i], dtype)
+    first, second = (world.dtype(v) for v in pair)
+    if isinstance(first, DType) and isinstance(second, DType) and first != second:
+        weak = any(world.is_of_numbers(v) for v in pair)
+        common = common_dtype(first, second) or (F64 if weak else None)
+        if common is not None:
+            pair = [world.convert(world.beside(v, common), common) for v in pair]
+    return (*pair, *values[2:])
 
 
 def _counted(host: Host, name: str, found: object) -> object:

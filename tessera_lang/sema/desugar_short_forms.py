@@ -212,6 +212,10 @@ def _taken(e: ast.Call, names: _Names) -> ast.Expr | None:
         whole = tuple(ast.SliceExpr(e.span, None, None, None) for _ in range(axis.value))
         return _with_places(ast.Subscript(e.span, x, (*whole, listed)))
     if not all(isinstance(i, ast.IntLit) for i in listed.items):
+        if not axes and not e.keywords:  # of all elements, row by row
+            op = unwritten(e.span, "op")
+            ravel = ast.Attribute(f.name_span, op, "ravel", f.name_span)
+            return _with_places(ast.Subscript(e.span, ast.Call(e.span, ravel, (x,)), (listed,)))
         return None  # what is below 0 counts from the end of an axis that is not known here
     op = unwritten(e.span, "op")
     function = ast.Attribute(f.name_span, op, "take", f.name_span)

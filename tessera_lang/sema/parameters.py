@@ -60,12 +60,14 @@ class Parameters:
     @property
     def floats(self) -> DType:
         """What floats are that meet nothing typed: f64 where all arrays of floats are f64, or all
-        numbers that are floats where there are no such arrays; else f32."""
+        numbers that are floats where there are no such arrays, or all that is returned where there
+        are no floats at all; else f32."""
         types = [v.type for v in self.variables.values()]
         arrays = {t.dtype for t in types if isinstance(t, (Tensor, Buffer, Tile))}
         numbers = {t.dtype for t in types if isinstance(t, Scalar)}
         arrays, numbers = ({d for d in some if d.is_float} for some in (arrays, numbers))
-        return F64 if (arrays or numbers) == {F64} else F32
+        returned = {dtype for dtype, _ in self.results or () if dtype.is_float}
+        return F64 if (arrays or numbers or returned) == {F64} else F32
 
     @property
     def has_floats(self) -> bool:

@@ -73,7 +73,12 @@ def common_of(operator: str, left: DType, right: DType) -> DType | None:
 def mixing_help(left: DType, right: DType) -> tuple[str, ...]:
     """What to write where arrays of two dtypes meet that need a cast."""
     first, dtype = cast_to_meet(left, right)
-    return (f"convert the {'left' if first else 'right'} operand: `.to({dtype})`",)
+    side, other = ("left", "right") if first else ("right", "left")
+    met = right if first else left
+    if dtype != met:
+        return (f"convert the {side} operand: `.to({dtype})`",)
+    return (f"convert the {side} operand: `.to({dtype})`; `.to(x.dtype)`, with the {other} operand"
+            " `x`, serves calls with any dtype",)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def test_the_conversion_that_is_named(a: str, b: str) -> None:
         help = told(source)
         if not help:
             continue
-        found = re.fullmatch(r"convert the (left|right) operand: `(\.to\(\w+\))`", help)
+        found = re.fullmatch(r"convert the (left|right) operand: `(\.to\(\w+\))`(;.*)?", help)
         assert found is not None
         assert found[2] != f".to({first if found[1] == 'left' else second})", help
         old = "x + y"

@@ -202,7 +202,13 @@ def _apply(operator: str, x: Array, y: Array, dtype: DType) -> Array:
         ):
             raise WorldFault(f"`{operator}` does not take arrays of {dtype}")
         return cast("Array", np.asarray(functions[operator](x, y)))
-    if operator == "**" and dtype.is_float:
+    if operator == "**" and dtype != BOOL:
+        if dtype.is_integer and np.any(y < 0):
+            raise WorldFault(
+                "`**` of integers takes no exponent below 0",
+                code="T0209",
+                helps=("write the base as a float: `2.0 ** i`, `x.to(f64) ** i`",),
+            )
         return np.asarray(np.power(x, y))
     if operator == "/":
         if not dtype.is_float:

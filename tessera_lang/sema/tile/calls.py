@@ -484,7 +484,12 @@ def _mapped(
     for o in operands:
         if isinstance(o.term, Tile) and is_waiting(o.term):
             make_float(c, o.term)
-    found = mix(c, e.span, operands, f"`{module}.{name}`")
+    meeting = operands
+    if module == "math" and not any(
+        isinstance(o.term, (Tile, Scalar)) and o.term.dtype.is_float for o in operands
+    ):
+        meeting = [elementwise_builtins.as_floats(c, o) for o in operands]
+    found = mix(c, e.span, meeting, f"`{module}.{name}`")
     if not isinstance(found, Mixed):
         return found
     if not found.dtype.is_float or (module == "fast" and found.dtype == F64):

@@ -7,6 +7,8 @@ typed and computed once. Must not know what the names stand for
 
 from __future__ import annotations
 
+import math
+
 from tessera_lang.evaluate.expansion_texts import DERIVED, OF_BOOLS, text_of
 from tessera_lang.evaluate.foreign_names import OTHER_AXES
 from tessera_lang.record import replace
@@ -20,7 +22,7 @@ from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
-from tessera_lang.types.type import Scalar, Tensor, Tile
+from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
 
 
 def is_derived(name: str) -> bool:
@@ -41,6 +43,9 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
             return term
         if isinstance(term, (Tile, Tensor, Scalar)):
             dtype = term.dtype
+        number = c.try_value(first) if member == "signbit" and isinstance(term, Weak) else None
+        if isinstance(number, (int, float)):
+            return expand(c, e, "-1 < 0" if math.copysign(1.0, number) < 0 else "1 < 0", {})
     if member == "clip" and len(given) == 1:
         return c.report("T0105", "`op.clip` needs `min=`, `max=` or both", e.span)
     if member in OF_BOOLS:
