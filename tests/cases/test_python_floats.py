@@ -227,3 +227,28 @@ def test_a_variable_by_the_name_of_a_dtype_is_none(name: str) -> None:
     ):  # fmt: skip
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_function_of_no_arrays_makes_floats_of_f64() -> None:
+    text = """
+def nodes(n: int):
+    k = op.arange(1, n + 1)
+    x = op.cos(op.pi * (k - 0.25) / (n + 0.5))
+    return x, op.full(n, 0.1), op.linspace(0.0, 1.0, n) ** 3, op.eye(3) / 3
+def roots(n: int): return op.sqrt(op.arange(n))
+def constants(): return op.array([0.1, 0.2]), op.ones(3) * 0.1
+def narrow(n: int): return op.full((n,), 0.1, f32), op.arange(n) * 0.1
+"""
+    m = tessera.compile(text, target="cpu")
+    k = np.arange(1, 6)
+    wanted = (
+        np.cos(np.pi * (k - 0.25) / 5.5), np.full(5, 0.1), np.linspace(0, 1, 5) ** 3, np.eye(3) / 3,
+    )  # fmt: skip
+    for make in (m.nodes, tessera.fused(m.nodes)):
+        for found, want in zip(make(5), wanted, strict=True):
+            assert np.asarray(found).dtype == np.float64
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-14)
+    assert m.roots(5).tolist() == np.sqrt(np.arange(5)).tolist()
+    for found, want in zip(m.constants(), ([0.1, 0.2], np.ones(3) * 0.1), strict=True):
+        assert found.dtype == np.float64 and found.tolist() == list(want)
+    assert [x.dtype for x in m.narrow(4)] == [np.float32, np.float32]

@@ -461,13 +461,12 @@ class Function:
 
         positional = [given(a) for a in arguments]
         keyword = {name: given(a) for name, a in named.items()}
-        world.floats = self._floats([v.dtype for v in views], (*arguments, *named.values()))
+        world.floats = self._floats([v.dtype for v in views])
         return self._evaluate(world, positional, keyword)
 
-    def _floats(self, arrays: list[DType], given: tuple[Any, ...]) -> DType:
-        """What arrays of numbers are in a call, where they meet none."""
-        known = any(d.is_integer for d in arrays) or any(isinstance(v, float) for v in given)
-        return float_beside(arrays, DTYPES[self._interface.alone] if known else F32)
+    def _floats(self, arrays: list[DType]) -> DType:
+        """What arrays of numbers are in a call with these, where they meet none."""
+        return float_beside(arrays, DTYPES[self._interface.alone])
 
     def _kernel(self, kernel: KernelReference) -> Launcher:
         launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")
@@ -489,7 +488,7 @@ class Function:
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
         arrays = [world.dtype(v) for v in (*positional, *keyword.values()) if world.is_array(v)]
-        world.floats = self._floats(arrays, (*arguments, *named.values()))
+        world.floats = self._floats(arrays)
         result = self._evaluate(world, positional, keyword)
         if world.floats == F64:
             result = _in_f64(world, result)

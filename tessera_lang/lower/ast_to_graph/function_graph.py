@@ -19,7 +19,7 @@ from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotK
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.sema.float_dtypes import float_alone
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, I64, DType, dtype_named, float_beside
+from tessera_lang.types.dtype import BOOL, F64, I64, DType, dtype_named, float_beside
 from tessera_lang.types.shape import Dim, DimOperator, Sym, dim_op
 
 _OPERATORS: dict[str, DimOperator] = {"+": "+", "-": "-", "*": "*", "//": "//", "%": "%"}
@@ -55,8 +55,7 @@ def function_graph(
                 helps=(f"say it in the signature: `--signature '{p.name}: f32[n]'`",),
             )  # fmt: skip
     arrays = [v.type for v in values.values() if isinstance(v, GraphArray)]
-    alone = float_alone(declaration) if any(t.dtype.is_integer for t in arrays) else F32
-    world.floats = float_beside((t.dtype for t in arrays), alone)
+    world.floats = float_beside((t.dtype for t in arrays), float_alone(declaration))
     call = ast.Call(span, ast.Name(span, declaration.name), ())
     bind_sizes(world, tracer.value, function, values, span)
     try:
