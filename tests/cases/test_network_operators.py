@@ -165,10 +165,10 @@ def _module(case: Case, target: str) -> Any:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.sample(3)
 def test_values_are_those_of_numpy(case: Case, target: str) -> None:
-    """As the host program runs it, and fused."""
+    """As the host program runs it, and fused; of device arrays fused alone (T0809)."""
     arrays, m = _given(case, 1), _module(case, target)
     wanted = case.exact(*arrays)
-    for function in (m.value, tessera.fused(m.value)):
+    for function in (m.value, tessera.fused(m.value))[target == "cuda" :]:
         found = np.asarray(call(function, arrays, target))
         assert found.shape == np.shape(wanted)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)

@@ -90,6 +90,11 @@ class RowKernels:
         if len(spaces) > 1 or self.state.needs_itself(values, loop.kernel, others):
             return None
         kernel = self.state.assembled(loop)
+        # Together they may read a product that a loop of theirs computed, and that nobody stores.
+        stored = {v for k in others for v in k.results}
+        if any(v in self.state.order and v not in stored for v in kernel.arguments
+               if isinstance(v, Value)):  # fmt: skip
+            return None
         self.state.of_length[kernel.results] = length
         return kernel
 

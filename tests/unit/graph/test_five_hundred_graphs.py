@@ -89,6 +89,11 @@ def test_fused_and_operator_by_operator(first: int) -> None:
         check_graph(seed)
 
 
+def test_kernels_of_rows_that_become_one_read_what_is_stored() -> None:
+    """Two loops each compute a product in themselves; one kernel of both would read it."""
+    check_text(407)
+
+
 @pytest.mark.parametrize("first", SEEDS[:: 5 * IN_ONE_TEST])
 @pytest.mark.slow
 def test_text_of_kernels(first: int) -> None:
