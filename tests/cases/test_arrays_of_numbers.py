@@ -52,14 +52,14 @@ def test_they_take_the_dtype_of_what_they_meet(made: str, target: Any) -> None:
 
 
 ALONE = {
-    "op.array([0.5, 1.0])": np.float32, "op.array([1, 2])": np.int32,
-    "op.zeros((2,))": np.float32,
-    "op.arange(3)": np.int64, "op.linspace(0.0, 1.0, 3)": np.float32,
-    "0.5 * op.arange(3)": np.float32,
-    "op.where(c, 1, -1)": np.int32, "op.where(c, 0.5, -1)": np.float32,
+    "op.array([0.5, 1.0])": np.float64, "op.array([1, 2])": np.int32,
+    "op.zeros((2,))": np.float64,
+    "op.arange(3)": np.int64, "op.linspace(0.0, 1.0, 3)": np.float64,
+    "0.5 * op.arange(3)": np.float64,
+    "op.where(c, 1, -1)": np.int32, "op.where(c, 0.5, -1)": np.float64,
     "op.array([1, 2]) / 2": np.float64,
-    "op.arange(3) + 1": np.int64, "op.array([1, 2]) * 0.5": np.float32,
-    "op.ones((2,)) + 1": np.float32,
+    "op.arange(3) + 1": np.int64, "op.array([1, 2]) * 0.5": np.float64,
+    "op.ones((2,)) + 1": np.float64,
 }  # fmt: skip
 
 
