@@ -34,7 +34,7 @@ def test_proved_and_errors_are_right(block: int) -> None:
     "block", [0, *(pytest.param(b, marks=pytest.mark.slow) for b in range(1, 16))]
 )
 def test_opposite_places_and_numbers_of_the_launch(block: int) -> None:
-    size = 40 if block else 12
+    size = 40 if block else 20
     counts = held(range(block * size, block * size + size), Reflecting)
     assert counts["proved, does not"] > 1
     assert counts["error, meets"] > 0

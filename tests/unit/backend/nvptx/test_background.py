@@ -41,7 +41,7 @@ def test_launches_are_assembled_beside_each_other(monkeypatch: pytest.MonkeyPatc
     """The first ends only when a second has begun; one after the other would wait for ever."""
     count, several = 0, threading.Event()
 
-    def assembled(ptx: str, arch: Architecture, optimize: int) -> Assembly:
+    def assembled(ptx: str, arch: Architecture, optimize: int, lines: bool) -> Assembly:
         nonlocal count
         count += 1
         if count > 1:
@@ -58,7 +58,7 @@ def test_launches_are_assembled_beside_each_other(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_refusal_of_one_launch_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(ptx: str, arch: Architecture, optimize: int) -> Assembly:
+    def refuse(ptx: str, arch: Architecture, optimize: int, lines: bool) -> Assembly:
         raise TesseraError((Diagnostic("T0878", "ptxas refused the PTX"),))
 
     monkeypatch.setattr(backend, "_assemble", refuse)
