@@ -24,7 +24,7 @@ from tessera_lang.evaluate.builtin_names import (
     member,
 )
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
-from tessera_lang.evaluate.fault import HostFault, fault, located
+from tessera_lang.evaluate.fault import HostFault, fault, located, outside
 from tessera_lang.evaluate.foreign_names import (
     FOREIGN_NAMES,
     LIBRARY,
@@ -536,11 +536,12 @@ class Expressions(Operators):
         elif is_unknown(items) or isinstance(owner, Unknown):
             return
         elif isinstance(owner, dict):
-            cast("dict[object, object]", owner)[items[0] if items else ()] = self.named(value)
+            kept = outside(cast("object", owner), self.named(value), target.span)
+            cast("dict[object, object]", owner)[items[0] if items else ()] = kept
         elif isinstance(owner, list) and len(items) == 1 and isinstance(items[0], int):
             sequence = cast("list[object]", owner)
             try:
-                sequence[items[0]] = self.named(value)
+                sequence[items[0]] = outside(sequence, self.named(value), target.span)
             except IndexError:
                 message = f"the index is {items[0]} and there are {len(sequence)} items"
                 raise fault("T0807", message, target.span) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Fix, Label, TesseraError
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
@@ -76,3 +77,20 @@ def with_call(diagnostic: Diagnostic, call: Span, text: str) -> Diagnostic:
     if len(diagnostic.labels) >= _CALL_LABELS or shown in diagnostic.labels:
         return diagnostic
     return replace(diagnostic, labels=(*diagnostic.labels, shown))
+
+
+def outside(owner: object, value: object, span: Span) -> object:
+    """``value``, which becomes an item of the list or dict ``owner`` and does not hold it: neither
+    could be printed or returned."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if one is owner:
+            what = "dict" if isinstance(owner, dict) else "list"
+            raise fault("T0818", f"a {what} cannot be an item of itself", span,
+                        helps=("put a copy into it: `a.copy()`",))  # fmt: skip
+        if isinstance(one, (list, tuple)):
+            left += cast("list[object]", one)
+        elif isinstance(one, dict):
+            left += cast("dict[object, object]", one).values()
+    return value

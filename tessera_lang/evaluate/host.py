@@ -16,12 +16,13 @@ from tessera_lang.evaluate.annotations import check_variable
 from tessera_lang.evaluate.arithmetic import is_number
 from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.call import Calls
-from tessera_lang.evaluate.fault import HostFault, fault
+from tessera_lang.evaluate.fault import HostFault, fault, outside
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown, is_unknown
 from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.syntax.view_mutation_help import NamedSlice, origin_of
@@ -180,7 +181,7 @@ class Host(Calls):
                 self._has_one_name(s, left, scope)
                 self.own(left, s.target, s.operator.removesuffix("="), scope, s.span)
                 right = self.value(s.value, scope)
-                if s.operator == "+" and self._grows(left, right):
+                if s.operator == "+" and self._grows(left, right, s.span):
                     return None
                 found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
                 self._keeps_shape(s, left, found)
@@ -209,11 +210,12 @@ class Host(Calls):
                 pass
         return None
 
-    def _grows(self, left: object, right: object) -> bool:
+    def _grows(self, left: object, right: object, span: Span) -> bool:
         """``a += [v]`` of lists changes the list, under every name that it has."""
         if not isinstance(left, list) or not isinstance(right, list):
             return False
-        self.grow(cast("list[object]", left), list(cast("list[object]", right)))
+        more = [outside(cast("object", left), v, span) for v in cast("list[object]", right)]
+        self.grow(cast("list[object]", left), more)
         return True
 
     def _has_one_name(self, s: ast.AugmentedAssign, array: object, scope: Scope) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from tessera_lang.evaluate.arguments import Arguments, bind, integer_of
 from tessera_lang.evaluate.builtin_protocol import Host
-from tessera_lang.evaluate.fault import fault
+from tessera_lang.evaluate.fault import fault, located, outside
 from tessera_lang.evaluate.python_functions import PYTHON_FUNCTIONS
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.source import Span
@@ -37,11 +37,12 @@ def list_method(host: _Lists, items: list[object], name: str, arguments: Argumen
     span = arguments.call.span
     match name:
         case "append":
-            return host.grow(items, [given["value"]])
+            return host.grow(items, [outside(items, given["value"], span)])
         case "extend":
             value = given["value"]
             known = not isinstance(value, Unknown)
-            return host.grow(items, list(host.iterate(value, span)) if known else [value])
+            more = list(host.iterate(value, span)) if known else [value]
+            return host.grow(items, [outside(items, v, span) for v in more])
         case "sort":
             return _sort(host, items, arguments)
         case "copy":
@@ -70,7 +71,8 @@ def _sort(host: _Lists, items: list[object], arguments: Arguments) -> None:
         message = "`.sort` takes `key=` and `reverse=` by name alone"
         raise fault("T0804", message, arguments.span_of("", 0))
     given = Arguments(arguments.call, (items,), arguments.keywords)
-    found = PYTHON_FUNCTIONS["sorted"](host, given, "")
+    with located(arguments.call.span):
+        found = PYTHON_FUNCTIONS["sorted"](host, given, "")
     host.replace(items, cast("list[object]", found) if isinstance(found, list) else [Unknown()])
 
 
@@ -80,6 +82,7 @@ def _insert(
     if isinstance(index, Unknown):
         return host.replace(items, [Unknown()])
     at = integer_of(index, arguments.span_of("index", 0), "a place of a list")
+    value = outside(items, value, arguments.call.span)
     return host.replace(items, [*items[:at], host.named(value), *items[at:]])
 
 

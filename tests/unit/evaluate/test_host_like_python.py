@@ -179,3 +179,23 @@ def test_what_lists_have_is_said() -> None:
     f = tessera.compile("def f():\n    a = [1]\n    a.popleft()\n", target="cpu").f
     with pytest.raises(tessera.TesseraError, match="it has `append`, `clear`, `copy`"):
         f()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.append(a)", "a.append([a])", "a.insert(0, (1, a))", "a.extend([a])", "a += [a]",
+        "a[0] = a", "b = [a]; a.append(b)", 'd = {}; d["k"] = [d]', 'd = {"a": a}; a[0] = d',
+    ],
+)  # fmt: skip
+def test_nothing_is_an_item_of_itself(line: str) -> None:
+    m = tessera.compile(f"def f():\n    a = [1]\n    {line}\n    return a\n", target="cpu")
+    with pytest.raises(tessera.TesseraError, match=r"T0818[\s\S]*an item of itself"):
+        m.f()
+
+
+@pytest.mark.parametrize("items", ['[1, "a"]', "[x, x + 1]", "[(1,), 2]", "[None, 1]"])
+def test_what_has_no_order_is_told_at_the_sort(items: str) -> None:
+    text = f"def f(x):\n    a = {items}\n    a.sort()\n    return a\n"
+    with pytest.raises(tessera.TesseraError, match=r"T08\d\d[\s\S]*a\.sort\(\)"):
+        tessera.compile(text, target="cpu").f(np.ones(2))
