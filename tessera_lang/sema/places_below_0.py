@@ -64,20 +64,23 @@ def _is_call(e: ast.Expr, name: str) -> bool:
     return isinstance(e, ast.Call) and source_of(e.function) == f"op.{name}"
 
 
-def _counts(e: ast.Expr, values: Definitions) -> bool:
-    """Whether places that count up are part of an expression, or of what its names stand for."""
+def parts_of(e: ast.Expr, values: Definitions) -> Iterator[ast.Expr]:
+    """The parts of an expression, and those of what its names stand for, each name once."""
     seen: set[str] = set()
     todo = [e]
     while todo:
         for part in expressions(todo.pop()):
-            if _is_call(part, "arange"):
-                return True
+            yield part
             if isinstance(part, ast.Name) and part.id not in seen:
                 seen.add(part.id)
                 value = values.get(part.id)
                 if value is not None:
                     todo.append(value)
-    return False
+
+
+def _counts(e: ast.Expr, values: Definitions) -> bool:
+    """Whether places that count up are part of an expression, or of what its names stand for."""
+    return any(_is_call(part, "arange") for part in parts_of(e, values))
 
 
 def least_of(e: ast.Expr, values: Definitions) -> int | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.places_below_0 import Definitions, chosen, definitions, is_whole, least_of
+from tessera_lang.sema.places_below_0 import (
+    Definitions,
+    chosen,
+    definitions,
+    is_whole,
+    least_of,
+    parts_of,
+)
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.fits_narrow_index import bounds_of
 from tessera_lang.syntax import ast
@@ -37,16 +44,7 @@ def check_places(c: TileContext) -> None:
 
 def _names(e: ast.Expr, values: Definitions) -> set[str]:
     """The names that an expression is made of, and what these stand for."""
-    found = set[str]()
-    todo = [e]
-    while todo:
-        for part in expressions(todo.pop()):
-            if isinstance(part, ast.Name) and part.id not in found:
-                found.add(part.id)
-                value = values.get(part.id)
-                if value is not None:
-                    todo.append(value)
-    return found
+    return {part.id for part in parts_of(e, values) if isinstance(part, ast.Name)}
 
 
 def _may_be_below_0(c: TileContext, item: ast.Expr, values: Definitions) -> bool:
