@@ -4,7 +4,8 @@
 
 runs each with small whole numbers, which add up exactly in every order, and compares with NumPy.
 ``--others`` runs the other right programs with atomics, and says whether the result is that of the
-CPU (it may be another one: who takes a lock first is left open). The kernels are in
+CPU (it may be another one: who takes a lock first is left open). ``--all`` runs both, with one line
+for each, "ok", "WRONG" or "another order", and the numbers of these. The kernels are in
 ``synchronised.tessera`` and in ``tests/cases/verdicts``. compute-sanitizer may watch it.
 """
 
@@ -195,14 +196,42 @@ def launched(name: str, text: str, kernel: Any, launch: int) -> str:
     return ""
 
 
+def _said(name: str, text: str, target: Target) -> str:
+    """One launch of a right program: what NumPy expects of it, or what the CPU makes of it."""
+    try:
+        with unchecked():
+            if name in EXPECTED:
+                found = launched(name, text, compiled(text, name, target), 0)
+                return f"WRONG {found}" if found else f"ok {name}"
+            same = like_on_a_cpu(text, name, target)
+    except Exception as fault:  # the others are still to be seen
+        return f"WRONG {name}: {type(fault).__name__}: {fault}"
+    return f"ok {name}" if same else f"another order {name}"
+
+
+def _all(target: Target, part: int, parts: int) -> bool:
+    texts = {n: t for n, t in programs().items() if target != "cpu" or n not in NOT_ON_A_CPU}
+    lines: list[str] = []
+    for name, text in list({**texts, **others()}.items())[part::parts]:
+        lines.append(_said(name, text, target))
+        print(lines[-1], flush=True)
+    wrong, order = (sum(x.startswith(y) for x in lines) for y in ("WRONG", "another"))
+    right = len(lines) - wrong - order
+    print(f"total {len(lines)}: {right} ok, {order} another order, {wrong} WRONG")
+    return bool(wrong)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--launches", type=int, default=1)
     parser.add_argument("--others", action="store_true")
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--part", default="0/1", help="every so many, from one on: 3/12")
     given = parser.parse_args()
+    if given.all:
+        sys.exit(_all(given.target, *map(int, given.part.split("/"))))
     wrong: list[str] = []
     texts = others() if given.others else programs()
     part, parts = map(int, given.part.split("/"))
