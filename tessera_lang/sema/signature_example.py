@@ -55,8 +55,8 @@ def sized_arguments(
         if isinstance(a, TensorArgument):
             mine = {axis for name, axis in needed if name == p.name}
             texts += [_tensor(p, a, mine, numbered)] if mine or not _is_known(p) else []
-        elif is_compile_time(p, bracket) and p.default is None:
-            texts.append(f"{p.name}={_value(a)}")
+        elif is_compile_time(p, bracket):
+            texts += [f"{p.name}={_value(a)}"] if p.default is None else []
         elif not _is_known(p):
             texts.append(f"{p.name}: {getattr(a, 'dtype', 'f32')}")
     return ", ".join(texts)

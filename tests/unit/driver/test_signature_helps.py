@@ -42,6 +42,14 @@ def k[K: int, T: dtype](x: T[m, d], y: mut T[d]):
         acc += x[i, :].to(f32) * f32(K)
     y[:] = acc.to(T)
 """,
+    "steps with defaults": """
+@op.kernel
+def k[STEP: int = 2, T: dtype](x: T[m, d], y: mut T[d]):
+    acc = op.zeros((d,), f32)
+    for i in op.tile_range(m, step=STEP):
+        acc += op.sum(x[i : i + STEP, :].to(f32), axis=0)
+    y[:] = acc.to(T)
+""",
     "square": """
 @op.kernel
 def k(image: f16[size, size], y: mut f32[size]):
