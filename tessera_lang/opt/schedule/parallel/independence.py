@@ -54,7 +54,18 @@ def verdicts(
         if a.array is b.array and (a.writes or b.writes)
     ]
     nest = Nest(loop, definitions)
-    return [_verdict(nest, axis, name, name in promised, pairs) for axis, name in enumerate(names)]
+    found: dict[int, Verdict] = {}
+    proved = frozenset[int]()
+    while True:
+        for axis, name in enumerate(names):
+            if axis not in proved:
+                found[axis] = _verdict(nest, axis, name, name in promised, pairs, proved)
+        # Two iterations that differ along a proved axis do not meet, whatever else differs: the
+        # other axes have to keep those apart that are alike along it.
+        now = frozenset(a for a, v in found.items() if v.grid and v.name not in promised)
+        if now == proved or len(now) == len(names):
+            return [found[axis] for axis in range(len(names))]
+        proved = now
 
 
 def _verdict(
@@ -63,10 +74,11 @@ def _verdict(
     name: str,
     promised: bool,
     pairs: Sequence[tuple[MemoryAccess, MemoryAccess]],
+    proved: frozenset[int],
 ) -> Verdict:
     summed = False
     for a, b in pairs:
-        if nest.disjoint(axis, a, b):
+        if nest.disjoint(axis, a, b, proved):
             continue
         repeated = nest.repeated(axis, a) if a is b else None
         if repeated is not None:

@@ -7,7 +7,7 @@ know what is done with an answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import Operation, TileType, Value
@@ -164,15 +164,23 @@ class Nest:
                 self.forms.present(extent, scope)
 
     def _bounds(
-        self, loop: Operation, scope: Scope, ahead: int = -1, of: Scope | None = None
+        self,
+        loop: Operation,
+        scope: Scope,
+        ahead: int = -1,
+        of: Scope | None = None,
+        same: Collection[int] = (),
     ) -> None:
         """``lower <= variable < upper`` for the variables of a loop, each some steps behind its
         lower bound; along the axis ``ahead`` at least one step further than in the iteration
-        ``of``."""
+        ``of``, along those of ``same`` where that is."""
         f = self.forms
         count = len(loop.strings("axes"))
         variables, bounds = loop.regions[0].arguments[:count], loop.operands
         for i, variable in enumerate(variables):
+            if of is not None and i in same:
+                scope.forms[variable] = f.form(variable, of)
+                continue
             lower, upper, step = (f.form(bounds[i + k * count], scope) for k in range(3))
             first = lower if of is None or i != ahead else f.form(variable, of) + step
             if step.terms or step.constant < 1:
@@ -184,16 +192,18 @@ class Nest:
                 at = scope.forms[variable] = first + iterations.scaled(step.constant)
                 f.limited(iterations, (upper - at).shifted(-1))
 
-    def disjoint(self, axis: int, a: MemoryAccess, b: MemoryAccess) -> bool:
+    def disjoint(
+        self, axis: int, a: MemoryAccess, b: MemoryAccess, same: frozenset[int] = frozenset()
+    ) -> bool:
         """Whether ``a`` and ``b`` surely touch other elements in any two iterations that differ
-        along ``axis``, whatever the other variables are."""
+        along ``axis`` and not along those of ``same``, whatever the other variables are."""
         if a.array is not b.array:
             return True
         if self._seen_otherwise(a, b):
             return False
         a, b = self._axis_by_axis(a, b)
         alike = self._place(a) == self._place(b) and self._around(a) == self._around(b)
-        return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
+        return self._apart(axis, a, b, same) and (alike or self._apart(axis, b, a, same))
 
     def _seen_otherwise(self, a: MemoryAccess, b: MemoryAccess) -> bool:
         """Whether two accesses of an array see it with other sizes: their places say nothing of
@@ -224,24 +234,28 @@ class Nest:
     def _around(self, a: MemoryAccess) -> _Around:
         return self.around.get(a.operation, ())
 
-    def _apart(self, axis: int, later: MemoryAccess, earlier: MemoryAccess) -> bool:
+    def _apart(
+        self, axis: int, later: MemoryAccess, earlier: MemoryAccess, same: frozenset[int]
+    ) -> bool:
         """The same where the iteration of ``later`` is the one further along the axis; many
         accesses of a long body are of the same places."""
         around = self._around(later), self._around(earlier)
-        key = (axis, self._place(later), self._place(earlier), *around)
+        key = (axis, same, self._place(later), self._place(earlier), *around)
         found = self.proved.get(key)
         if found is None:
-            found = self.proved[key] = self._are_apart(axis, later, earlier)
+            found = self.proved[key] = self._are_apart(axis, later, earlier, same)
         return found
 
-    def _are_apart(self, axis: int, later: MemoryAccess, earlier: MemoryAccess) -> bool:
+    def _are_apart(
+        self, axis: int, later: MemoryAccess, earlier: MemoryAccess, same: frozenset[int]
+    ) -> bool:
         f, x, y = self.forms, Scope(), Scope()
         count = len(self.loop.strings("axes"))
         try:
             # Steps are positive, and two values of the variable are at least one step apart.
             f.holds_here(f.form(self.loop.operands[2 * count + axis], y).shifted(-1))
             self._bounds(self.loop, y)
-            self._bounds(self.loop, x, axis, y)
+            self._bounds(self.loop, x, axis, y, same)
             self._enter(later, x)
             self._enter(earlier, y)
             return any(

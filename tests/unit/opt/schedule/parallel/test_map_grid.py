@@ -243,6 +243,27 @@ def test_triangles_are_apart() -> None:
     assert grid_axes(mapped(program_of(Case((4, 4), (2, 2), both, False, "ne")), [])) == []
 
 
+def test_parts_of_parts_are_apart() -> None:
+    """An axis moves a part, another one goes over its elements: digits of a place."""
+    for coefficients, trips, steps in (
+        ((1, 1), (3, 4), (4, 1)),
+        ((1, 1), (4, 3), (1, 4)),
+        ((1, 1, 1), (2, 2, 4), (8, 4, 1)),
+        ((1, 1, 1), (4, 2, 2), (1, 8, 4)),
+        ((2, 1), (3, 2), (1, 1)),
+    ):
+        place = Place(coefficients, 0), Place((0,) * len(trips), 0)
+        for nested in (False, True):
+            case = Case(trips, steps, (Touch("store", 0, place, (1, 1)),), nested)
+            made = mapped(program_of(case), [])
+            assert sorted(grid_axes(made)) == ["i", "j", "k"][: len(trips)], case
+            assert not conflicts(made, grid_axes(made))
+    # One element further, and the last of a part is the first of the next one.
+    wide = Case((3, 5), (4, 1), (Touch("store", 0, (Place((1, 1), 0), Place((0, 0), 0)), (1, 1)),),
+                False)  # fmt: skip
+    assert grid_axes(mapped(program_of(wide), [])) == []
+
+
 def test_proofs_are_found() -> None:
     """What is plainly disjoint goes to the grid."""
     rows = Place((1, 0), 0), Place((0, 1), 0)
