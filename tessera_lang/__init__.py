@@ -67,11 +67,17 @@ if TYPE_CHECKING:
 
     def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]: ...
 
+    class torch:
+        """Operators of PyTorch."""
+
+        @staticmethod
+        def op(function: Any, *, name: str = "") -> Any: ...
+
 
 _RUNTIME_NAMES = frozenset({
     "NoSuchKernel", "TesseraWarning", "compile", "from_device", "fused", "get_num_threads", "grad",
-    "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "value_and_grad",
-    "vjp",
+    "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "torch",
+    "value_and_grad", "vjp",
 })  # fmt: skip
 _TYPES = frozenset({
     "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
@@ -81,7 +87,7 @@ __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
     "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
     "fused", "get_num_threads", "grad", "jvp", "load", "load_built", "set_num_threads",
-    "synchronize", "to_device", "value_and_grad", "vjp",
+    "synchronize", "to_device", "torch", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 

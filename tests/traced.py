@@ -1,8 +1,8 @@
 """Functions of device arrays without a device: what such a call records runs on the CPU.
 
-The world is that of a call with arrays of a GPU (``runtime/functions.TracedWorld``): it takes the
-ways that the library takes there and refuses what is refused there. Only its memory is the host's,
-and its kernels are those of the CPU.
+The world is that of a call with arrays of a GPU (``runtime/traced_world.py``): it takes the ways
+that the library takes there and refuses what is refused there. Only its memory is the host's, and
+its kernels are those of the CPU.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
-from tessera_backend.runtime import functions
+from tessera_backend.runtime import traced_world
 from tessera_backend.runtime.arrays import HOST, describe
 from tessera_backend.runtime.dtypes import TO_NUMPY
-from tessera_backend.runtime.functions import Function, TracedWorld
+from tessera_backend.runtime.functions import Function
 from tessera_backend.runtime.recorded_calls import Allocation, Handle
+from tessera_backend.runtime.traced_world import TracedWorld
 
 
 def _made(wanted: Allocation, ordinal: int, stream: int) -> tuple[Any, int]:
@@ -30,9 +31,9 @@ def _made(wanted: Allocation, ordinal: int, stream: int) -> tuple[Any, int]:
 @contextmanager
 def _no_device() -> Iterator[None]:
     with (
-        patch.object(functions, "device", _nothing),
-        patch.object(functions, "zero_function", _nothing),
-        patch.object(functions, "_step", _nothing),
+        patch.object(traced_world, "device", _nothing),
+        patch.object(traced_world, "zero_function", _nothing),
+        patch.object(traced_world, "_step", _nothing),
     ):
         yield
 
@@ -50,7 +51,12 @@ def traced(function: Function, *arguments: Any, **named: Any) -> Any:
             return private._provider.beside(reference.path).kernel(reference.name, "cpu")
 
         world = TracedWorld(kernel, HOST, 0, _made)
-        views = [view for a in (*arguments, *named.values()) if (view := describe(a, "argument"))]
+        with patch.object(type(private), "in_place", False):
+            given = private._by_leaves([*arguments, *named.values()], tuple(named))
+        function, leaves = given or (function, (*arguments, *named.values()))
+        named = {} if given else named
+        views = [view for a in leaves if (view := describe(a, "argument"))]
+        arguments = leaves if given else arguments
         return _as_numpy(function.traced(world, arguments, named, views), world)
 
 

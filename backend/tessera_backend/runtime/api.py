@@ -31,6 +31,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __getattr__(name: str) -> Any:
+    """Packages of frameworks, which are imported where they are used."""
+    if name == "torch":
+        from tessera_backend.runtime.frameworks import torch_operators
+
+        return torch_operators
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 @ends_at_the_caller
 def load(
     path: str | os.PathLike[str], target: Target = "auto",

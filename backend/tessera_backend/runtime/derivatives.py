@@ -15,12 +15,14 @@ from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.functions import Function
 
 if TYPE_CHECKING:
-    from tessera_lang.evaluate.value import Derivative, HostFunction
+    from tessera_lang.evaluate.value import Derivative, HostFunction, Scope
     from tessera_lang.source import Span
 
 
 class _Gradient(Function):
     """The gradient of a plain function, to be called from Python."""
+
+    in_place = False
 
     def __init__(self, of: Function, wrt: Any, with_value: bool) -> None:
         of.copy_to(self)
@@ -41,6 +43,9 @@ class _Gradient(Function):
     def __reduce__(self) -> tuple[Any, ...]:
         return gradient, (self._of, self._wrt, self._with_value)
 
+    def in_program(self, scope: Scope) -> HostFunction | Derivative:
+        return self._of.in_program(scope)
+
     def of_program(
         self, function: HostFunction | Derivative, span: Span
     ) -> HostFunction | Derivative:
@@ -55,10 +60,15 @@ class _Forward(Function):
     """How what a function gives changes with parameters: of its arguments, and of the changes of
     the parameters ``wrt`` as ``cotangent=``."""
 
+    in_place = False
+
     def __init__(self, of: Function, wrt: tuple[str, ...]) -> None:
         of.copy_to(self)
         self._of = of
         self._wrt = wrt
+
+    def in_program(self, scope: Scope) -> HostFunction | Derivative:
+        return self._of.in_program(scope)
 
     def of_program(
         self, function: HostFunction | Derivative, span: Span
@@ -86,6 +96,8 @@ class Pullback:
 class _Fused(Function):
     """A plain function as one graph, to be called from Python."""
 
+    in_place = False
+
     def __init__(self, of: Function) -> None:
         of.copy_to(self)
         self._of = of
@@ -98,6 +110,9 @@ class _Fused(Function):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return fused, (self._of,)
+
+    def in_program(self, scope: Scope) -> HostFunction | Derivative:
+        return self._of.in_program(scope)
 
     def of_program(
         self, function: HostFunction | Derivative, span: Span

@@ -8,21 +8,15 @@ a file is parsed or checked.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from tessera_backend.device.driver import device
-from tessera_backend.device.memory import zero_function
-from tessera_backend.device.workspace import workspace
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
-from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import (
     Quick,
     SharedMemory,
@@ -31,14 +25,19 @@ from tessera_backend.runtime.function_fast_path import (
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.launch_fast_path import OFTEN
 from tessera_backend.runtime.native_calls import NativeCall, interface, new_call
+from tessera_backend.runtime.nested_arguments import (
+    Form,
+    containers,
+    filled,
+    form_of,
+    is_given,
+    is_nested,
+    only_numpy,
+)
 from tessera_backend.runtime.recorded_calls import (
-    Allocation,
-    Handle,
-    Step,
     Tape,
     make_own,
     make_torch,
-    part_of,
 )
 from tessera_backend.runtime.recorded_shortcuts import (
     MISSED,
@@ -46,12 +45,10 @@ from tessera_backend.runtime.recorded_shortcuts import (
     handed_back,
     shortcut,
 )
-from tessera_backend.runtime.reshaping import reshaped
+from tessera_backend.runtime.traced_world import TracedWorld
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.driver.modules import standard_library
 from tessera_lang.locks import COMPILER, free_lock
-from tessera_lang.target.arange_count import arange_count
-from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
+from tessera_lang.target.host_world import KernelReference
 from tessera_lang.types.dtype import DTYPES, F32, F64, DType, dtype_named, float_beside
 
 if TYPE_CHECKING:
@@ -60,239 +57,10 @@ if TYPE_CHECKING:
     from tessera_backend.runtime.host_tapes import HostTape
     from tessera_backend.runtime.module_interface import FunctionInterface
     from tessera_lang.evaluate.modules import Modules
-    from tessera_lang.evaluate.value import Derivative, HostFunction
+    from tessera_lang.evaluate.value import Derivative, HostFunction, Scope
     from tessera_lang.source import Span
 
 _TAPES = 1024
-
-
-class _OnDevice:
-    __slots__ = ("_view",)
-
-    def __init__(self, view: ArrayView) -> None:
-        self._view = view
-
-    def __tessera_view__(self) -> ArrayView:
-        return self._view
-
-
-class TracedWorld:
-    """The world of one recorded call: arrays are handles, launches happen and are kept."""
-
-    floats: DType = F32
-
-    def __init__(
-        self, kernel: Callable[[KernelReference], Launcher], ordinal: int, stream: int, make: Any
-    ) -> None:
-        self._kernel = kernel
-        self._ordinal = ordinal
-        self._stream = stream
-        self._make = make
-        self.pointers: list[int] = []
-        self.owners: list[Any] = []
-        self.read_only: list[bool] = []
-        self._parts: dict[int, Handle] = {}
-        target = device(ordinal)
-        self.tape = Tape(zero_function(target), functools.partial(workspace, target))
-
-    def input(self, view: ArrayView) -> Any:
-        """A handle for an argument."""
-        self.pointers.append(view.pointer)
-        self.owners.append(view.owner)
-        self.read_only.append(view.read_only)
-        self.tape.inputs = len(self.pointers)
-        return Handle(len(self.pointers) - 1, 0, view.dtype, view.shape, view.strides)
-
-    # --- what the evaluator asks (tessera_lang.target.host_world.World) -------------------------
-
-    def is_array(self, value: object) -> bool:
-        return isinstance(value, Handle)
-
-    def dtype(self, array: Any) -> DType:
-        return array.dtype
-
-    def shape(self, array: Any) -> tuple[object, ...]:
-        return array.shape
-
-    def device(self, array: object) -> str:
-        return "cuda"
-
-    def fill(
-        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
-    ) -> object:
-        if any(n < 0 for n in shape):
-            raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
-        zero = kind == "zeros" or (kind == "full" and value == 0 and not str(value).startswith("-"))
-        if kind not in ("empty", "zeros", "workspace") and not zero:
-            made = self.fill("empty", shape, dtype)
-            flat = self.view("reshape", made, (-1,))
-            self._library("elementwise", "fill", 1 if kind == "ones" else value, flat)
-            return made
-        shared = kind == "workspace"
-        wanted = Allocation(dtype, shape, zero or shared, len(self.tape.steps), shared)
-        owner, pointer = self._make(wanted, self._ordinal, self._stream)
-        self.owners.append(owner)
-        self.pointers.append(pointer)
-        self.read_only.append(False)
-        self.tape.allocations.append(wanted)
-        return Handle(len(self.pointers) - 1, 0, dtype, shape, row_major(shape))
-
-    def of_numbers(self, array: object, numbers: object = None) -> object:
-        return array
-
-    def beside(self, array: object, dtype: DType) -> object:
-        return array
-
-    def is_of_numbers(self, array: object) -> bool:
-        return False
-
-    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
-        made = self.fill("empty", (arange_count(start, stop, step, dtype),), dtype)
-        if dtype.is_float:
-            self._library("layout", "count_in_floats", float(start), float(step), made)
-        else:
-            self._library("layout", "count", int(start), int(step), made)
-        return made
-
-    def view(self, kind: str, array: Any, shape: tuple[int, ...] = ()) -> object:
-        from tessera_lang.record import replace
-
-        match kind:
-            case "T" if len(array.shape) == 2:
-                return replace(array, shape=array.shape[::-1], strides=array.strides[::-1])
-            case "mT" if len(array.shape) >= 2:
-                a, b = array.shape, array.strides
-                return replace(array, shape=(*a[:-2], a[-1], a[-2]),
-                               strides=(*b[:-2], b[-1], b[-2]))  # fmt: skip
-            case "contiguous" if array.contiguous:
-                return array
-            case "contiguous" if len(array.shape) <= _PACKED_RANKS:
-                packed = self.fill("empty", array.shape, array.dtype)
-                self._library("layout", f"pack{len(array.shape)}", array, packed)
-                return packed
-            case "reshape":
-                found = _resolved(shape, array)
-                strides = reshaped(array.shape, array.strides, found)
-                if strides is not None:
-                    return replace(array, shape=found, strides=strides)
-                return self.view("reshape", self.view("contiguous", array), found)
-            case _:
-                raise _not_here(f"`{kind}` of an array that is not contiguous",
-                                "pass x.contiguous()")  # fmt: skip
-
-    def read(self, array: Any, items: tuple[Index, ...]) -> object:
-        """A part of an array, as a view of it."""
-        slices = [i for i in items if isinstance(i, slice)]
-        if len(slices) < len(items):
-            raise _not_here("reading an element")
-        if len(items) > len(array.shape):
-            raise WorldFault(f"an array with {len(array.shape)} axes has no {len(items)}",
-                             code="T0846")  # fmt: skip
-        found = part_of(array, slices)
-        self._parts[id(found)] = found
-        return found
-
-    def named(self, array: object) -> object:
-        """A part that gets a name is a value: later writes of its array do not change it."""
-        part = self._parts.get(id(array))
-        if part is not array or part is None:
-            return array
-        if len(part.shape) > _PACKED_RANKS:
-            raise _not_here(f"a name for a part with {len(part.shape)} axes")
-        copy = self.fill("empty", part.shape, part.dtype)
-        self._library("layout", f"pack{len(part.shape)}", part, copy)
-        return copy
-
-    def value_of(self, array: object) -> object:
-        return None
-
-    def release(self, array: object) -> None:
-        pass
-
-    def viewed(self, array: object, of: object) -> object:
-        return array
-
-    def shares(self, a: Any, b: Any) -> bool:
-        return a.base == b.base
-
-    def _library(self, module: str, kernel: str, *arguments: object) -> None:
-        """Launch a kernel of the standard library."""
-        root = standard_library()
-        if root is None:
-            raise WorldFault("the standard library is not installed", code="T0903",
-                             helps=("install tessera-lang again",))  # fmt: skip
-        reference = KernelReference(str(Path(root) / f"{module}.tessera"), kernel)
-        self.launch(reference, arguments, {}, None)
-
-    def launch(
-        self, kernel: KernelReference, arguments: tuple[object, ...],
-        constants: Mapping[str, object], groups: tuple[int, ...] | None,
-    ) -> object:  # fmt: skip
-        launcher = self._kernel(kernel)
-        if groups is not None:
-            launcher = launcher[groups]
-        given = [
-            _OnDevice(a.view(self.pointers[a.base], self._ordinal, None, self.read_only[a.base]))
-            if isinstance(a, Handle) else a.name if isinstance(a, DType) else a
-            for a in arguments
-        ]  # fmt: skip
-        named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
-        values, prepared = launcher.on(self._stream).prepare(given, named, self._ordinal)
-        results = [cast("Handle", self.fill("empty", shape, dtype))
-                   for dtype, shape in prepared.results]  # fmt: skip
-        views = [r.view(self.pointers[r.base], self._ordinal, None) for r in results]
-        prepared.run([*values, *views], self._stream)
-        self.tape.steps.append(_step(prepared, (*arguments, *results), values))
-        return results[0] if len(results) == 1 else tuple(results) or None
-
-    def print(self, text: str) -> None:
-        raise _not_here("`print`")
-
-    def finish(self) -> None:
-        """Calls on a device return before the work is done."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise _not_here(f"`{name}` of arrays")
-
-
-_PACKED_RANKS = 4  # std.layout has a kernel for each of these
-
-
-def _not_here(what: str, *helps: str) -> WorldFault:
-    return WorldFault(f"{what} is not possible in a function that Python calls with device arrays",
-                      code="T0809", helps=helps)  # fmt: skip
-
-
-def _resolved(shape: tuple[int, ...], array: Any) -> tuple[int, ...]:
-    size = known = 1
-    for n in array.shape:
-        size *= n
-    for n in shape:
-        known *= n if n >= 0 else 1
-    open_axes = [i for i, n in enumerate(shape) if n < 0]
-    if len(open_axes) == 1 and known and size % known == 0:
-        at = open_axes[0]
-        shape = (*shape[:at], size // known, *shape[at + 1 :])
-        known = size
-    if len(open_axes) > 1 or known != size:
-        raise WorldFault(f"{size} elements do not make an array of shape {shape}", code="T0834")
-    return shape
-
-
-def _step(prepared: Any, arguments: tuple[Any, ...], values: list[Any]) -> Any:
-    apart: list[tuple[int, int, int, int]] = []
-    for i, j, i_low, i_high, j_low, j_high in prepared.pairs:
-        p, q = arguments[i], arguments[j]
-        shift = p.offset - q.offset
-        apart.append((p.base, q.base, i_low - j_high + shift, i_high - j_low + shift))
-    return Step(
-        prepared,
-        tuple((at, arguments[i].base, arguments[i].offset) for i, at in prepared.slots),
-        tuple((at, encode(values[i])) for at, i, encode in prepared.encoders),
-        tuple(apart),
-    )
 
 
 def new_function(
@@ -303,7 +71,10 @@ def new_function(
 
 
 class Function:
-    """A plain function of a module, to be called from Python."""
+    """A plain function of a module, to be called from Python. ``in_place``: it may change lists and
+    dicts of its caller, as graphs may not."""
+
+    in_place = True
 
     def __init__(
         self, interface: FunctionInterface, provider: Any, target: str, module: ModuleType
@@ -321,6 +92,7 @@ class Function:
         self._native: NativeCall | None = None
         self._native_lock = free_lock()
         self._quick = Quick()
+        self._nested: dict[Any, Function] = {}
 
     def copy_to(self, other: Function) -> None:
         """Have ``other`` be of the same function of the same module, and record calls of its
@@ -336,6 +108,16 @@ class Function:
 
         known = self._interface
         return python_signature(known.parameters, known.brackets, known.returns, launches=False)
+
+    @property
+    def origin(self) -> tuple[Any, str, ModuleType]:
+        """Where its code comes from, the target, and the module that has it."""
+        return self._provider, self._target, self._module
+
+    @property
+    def interface(self) -> FunctionInterface:
+        """Its parameters, as they are written."""
+        return self._interface
 
     def __get__(self, instance: object, owner: type | None = None) -> Function:
         """A function kept in a class is no method of it; and ``help`` takes it for a function."""
@@ -391,6 +173,10 @@ class Function:
 
     def _general(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         values = [*arguments, *named.values()]
+        nested = self._by_leaves(values, tuple(named))
+        if nested is not None:
+            of_leaves, leaves = nested
+            return of_leaves._general(leaves, {})
         views = [describe(v, "argument") for v in values]
         devices = sorted({v.device for v in views if v is not None and v.device != HOST})
         if len(devices) > 1 or devices and any(v is not None and v.device == HOST for v in views):
@@ -405,13 +191,36 @@ class Function:
         try:
             hash(key)
         except TypeError:
-            several = [v.__class__.__name__ for v in values if v.__class__ in (tuple, list, dict)]
-            given = " or ".join(sorted(set(several))) or "value that is no number"
             raise error(diagnostic(
-                "T0809", f"a {given} is no argument of `{self.__name__}` beside device arrays",
-                helps=("pass each array as an argument of its own",),
+                "T0809", f"an argument of `{self.__name__}` is neither an array nor a number",
+                helps=("arguments are arrays, numbers, and tuples, lists and dicts of these",),
             )) from None  # fmt: skip
         return self._on_device(key, arguments, named, [v for v in views if v is not None])
+
+    def _by_leaves(
+        self, values: list[Any], names: tuple[str, ...]
+    ) -> tuple[Function, tuple[Any, ...]] | None:
+        """What is called in the place of this, and its arguments, where arrays stand in tuples,
+        lists and dicts. With NumPy arrays in them a plain function gets these themselves, and may
+        change them."""
+        if not is_nested(values) or (self.in_place and all(map(only_numpy, values))):
+            return None
+        found: list[Any] = []
+        forms = tuple([form_of(v, found, is_given) for v in values])
+        try:
+            return self.of_leaves(forms, names), tuple(found)
+        except TypeError:
+            return None  # a value in it cannot be told from others
+
+    def of_leaves(self, forms: tuple[Form, ...], names: tuple[str, ...] = ()) -> Function:
+        """What is called with the leaves of arguments of these forms, the last of them by name, and
+        does what a call of this one with the arguments does. Raises TypeError where a value that
+        is no leaf is no key."""
+        known = self._nested.get((forms, names))
+        if known is None:
+            made = type("OfLeaves", (_OfLeaves,), {})(self, forms, names)
+            known = self._nested[forms, names] = made
+        return known
 
     # --- on a device ----------------------------------------------------------------------
 
@@ -461,10 +270,10 @@ class Function:
 
         positional = [given(a) for a in arguments]
         keyword = {name: given(a) for name, a in named.items()}
-        world.floats = self._floats([v.dtype for v in views])
-        return self._evaluate(world, positional, keyword)
+        world.floats = self.floats_beside([v.dtype for v in views])
+        return self.evaluate(world, positional, keyword)
 
-    def _floats(self, arrays: list[DType]) -> DType:
+    def floats_beside(self, arrays: list[DType]) -> DType:
         """What arrays of numbers are in a call with these, where they meet none."""
         return float_beside(arrays, DTYPES[self._interface.alone])
 
@@ -488,8 +297,8 @@ class Function:
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
         arrays = [world.dtype(v) for v in (*positional, *keyword.values()) if world.is_array(v)]
-        world.floats = self._floats(arrays)
-        result = self._evaluate(world, positional, keyword)
+        world.floats = self.floats_beside(arrays)
+        result = self.evaluate(world, positional, keyword)
         if world.floats == F64:
             result = _in_f64(world, result)
         world.finish()
@@ -506,7 +315,7 @@ class Function:
             return result
         return world.handed_back(result)
 
-    def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
+    def evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
         with COMPILER:
             from tessera_backend.runtime.host_tapes import RecordingWorld
             from tessera_lang.evaluate.arguments import Arguments
@@ -522,8 +331,7 @@ class Function:
                 host = Host(world, session, self._provider.path)
                 # What a file defines stays as it is: definitions, imports and constants.
                 self._modules = host.modules = self._modules or host.modules
-            function = host.modules.scope(self._provider.path).values[self.__name__]
-            function = cast("HostFunction | Derivative", function)
+            function = self.in_program(host.modules.scope(self._provider.path))
             inner = function if isinstance(function, HostFunction) else function.innermost
             declaration = cast("ast.FunctionDef", inner.declaration)
             span = declaration.name_span
@@ -541,11 +349,40 @@ class Function:
             with COMPILER:
                 raise session.error(fault.diagnostics) from None
 
+    def in_program(self, scope: Scope) -> HostFunction | Derivative:
+        """The function, of what stands at the top of its file."""
+        return cast("HostFunction | Derivative", scope.values[self.__name__])
+
     def of_program(
         self, function: HostFunction | Derivative, span: Span
     ) -> HostFunction | Derivative:
         """What the evaluator calls, of the plain function of the file. Raises HostFault."""
         return function
+
+
+class _OfLeaves(Function):
+    """A function that is called with what stands in its arguments. ``forms``: of the arguments, the
+    last of them by ``names``."""
+
+    def __init__(self, of: Function, forms: tuple[Form, ...], names: tuple[str, ...]) -> None:
+        of.copy_to(self)
+        self._of = of
+        self._forms = forms
+        self._names = names
+
+    def evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
+        leaves = iter(positional)
+        values = [_plain(filled(form, leaves)) for form in self._forms]
+        before = containers(values)
+        count = len(values) - len(self._names)
+        named = dict(zip(self._names, values[count:], strict=True))
+        result = self._of.evaluate(world, values[:count], named)
+        if containers(values) != before:
+            raise error(diagnostic(
+                "T0809", f"`{self.__name__}` changes a list or dict that it was given, and its"
+                " caller would not see that", helps=("return what is new",),
+            ))  # fmt: skip
+        return result
 
 
 def _in_f64(world: Any, result: Any) -> Any:

@@ -207,6 +207,12 @@ class Launcher:
         """The parameters, before anything is compiled."""
         return self._family.interface
 
+    @property
+    def origin(self) -> tuple[Provider, str, ModuleType | None, tuple[int, ...] | None]:
+        """Where its code comes from, the target, the module that has it, and its groups."""
+        family = self._family
+        return family.provider, family.target, family.module, self._groups
+
     def __get__(self, instance: object, owner: type | None = None) -> Launcher:
         """A kernel kept in a class is no method of it; and ``help`` takes it for a function."""
         return self

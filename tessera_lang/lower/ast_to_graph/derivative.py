@@ -309,11 +309,19 @@ def _differentiated(
                     helps=error.helps) from None  # fmt: skip
     made = made if keeps else without_gradients(made, OPERATORS)
     (made,) = graphs.prepare(Program("graph", (made,))).operations
-    (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
+    function = made
+    if not _has_names(made):  # as in graphs of which only the types are asked
+        (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
     found = graphs.known[key] = Differentiated(function, made, graphs.machine)
     return found
+
+
+def _has_names(function: Operation) -> bool:
+    """Whether sizes of its parameters are names."""
+    parameters = function.regions[0].arguments
+    return any(not isinstance(n, int) for v in parameters for n in v.tensor_type.shape)
 
 
 def graph_key(function: Operation) -> object:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tessera_backend.runtime.functions import TracedWorld
 from tessera_backend.runtime.host_environment import HostWorld
 from tessera_backend.runtime.host_tapes import RecordingWorld
+from tessera_backend.runtime.traced_world import TracedWorld
 
 from tessera_lang.evaluate.abstract_world import SymbolicWorld
 from tessera_lang.lower.ast_to_graph.world import GraphWorld

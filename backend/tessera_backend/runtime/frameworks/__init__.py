@@ -1,0 +1,1 @@
+"""Functions and kernels as operators of PyTorch and JAX."""
