@@ -20,7 +20,8 @@ LOADS = ("tessera.schedule.load", "tessera.schedule.gather")
 class Placed:
     """How many products the source of one kernel has; of how many a matrix unit knows the dtypes,
     how many of those are wgmma, and in a ring; what the compiler says where not all are.
-    ``copies``: how many products there are in the schedule."""
+    ``copies``: how many products there are in the schedule. ``silent``: places of those that are
+    in no ring, and of which, and of whose operands, nothing is said."""
 
     asked: int
     legal: int
@@ -29,6 +30,7 @@ class Placed:
     copies: int
     lanes: bool
     why: list[str]
+    silent: list[int]
 
     @property
     def missing(self) -> int:
@@ -43,18 +45,24 @@ def placed(made: Any, text: str) -> Placed:
     units = not lanes and "wgmma.mma_async" in text
     copies: defaultdict[Any, list[Any]] = defaultdict(list)
     fed: set[Any] = set()
+    read: defaultdict[Any, set[Any]] = defaultdict(set)
     for launch in made.launches:
         schedule, deep = _Schedule(launch.schedule), _deepest(launch.lowered[0]) > 1
         for o in schedule.dots:
             copies[o.span].append(o)
+            read[o.span] |= {o.span, *(x.span for x in schedule.factors(o))}
             if deep and schedule.is_fed_by_a_ring(o):
                 fed.add(o)
     legal = [same for same in copies.values() if all(map(_is_legal, same))]
     wgmma = [x for x in legal if units and all(o.attributes.get("unit") == "wgmma" for o in x)]
     ring = [x for x in wgmma if all(o in fed for o in x)]
     why = [m for m in remarks if _says_why(m)]
+    told = {d.span for d in made.remarks if _says_why(d.message)}
+    apart = [] if lanes else [x[0].span for x in legal if x not in ring]
+    silent = [x.start for x in apart if told.isdisjoint(read[x])]
     return Placed(
-        len(copies), len(legal), len(wgmma), len(ring), sum(map(len, copies.values())), lanes, why
+        len(copies), len(legal), len(wgmma), len(ring), sum(map(len, copies.values())), lanes, why,
+        silent,
     )  # fmt: skip
 
 
@@ -113,11 +121,15 @@ class _Schedule:
         is, everything is brought once, and one ring is enough.
         """
         loops = self._loops[id(dot)]
-        found = [x for v in dot.operands[:2] for x in self._brought(v, loops)]
+        found = self.factors(dot)
         rings = [x for x in found if _is_ring(x)]
         if not loops or set(loops[-1].attributes.get("mapping", ())) == {"grid"}:
             return bool(rings)
         return bool(rings) and all(x in rings or _is_vector(x) for x in found)
+
+    def factors(self, dot: Any) -> list[Any]:
+        """The loads that its loop brings for a product."""
+        return [x for v in dot.operands[:2] for x in self._brought(v, self._loops[id(dot)])]
 
     def _brought(self, value: Any, loops: tuple[Any, ...]) -> list[Any]:
         """The loads of the innermost loop that a value is computed from."""

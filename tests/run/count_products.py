@@ -119,7 +119,7 @@ def of_seed(seed: int, registers: bool = False) -> Record:
     record |= {"products": found.asked, "legal": found.legal, "wgmma": found.wgmma,
                "ring": found.ring, "instructions": ptx.count("wgmma.mma_async")}  # fmt: skip
     if found.ring < found.legal:
-        record["why"] = found.why
+        record |= {"why": found.why, "silent": found.silent}
     return record
 
 
@@ -152,7 +152,7 @@ def counted(records: Sequence[Record]) -> Record:
             "programs": len(some), "faults": len(some) - len(done),
             "products": sum(r["products"] for r in done), "legal": legal, "ring": ring,
             "wgmma": sum(r["wgmma"] for r in done), "share": round(ring / max(1, legal), 3),
-            "without a remark": [r["name"] for r in done if not r.get("why", True)],
+            "without a remark": [r["name"] for r in done if r.get("silent")],
         }  # fmt: skip
     return found
 
@@ -182,7 +182,7 @@ def _print(records: Sequence[Record]) -> None:
             print(f"{r['name']}: FAULT {r['fault'][:300]}")
         elif r.get("ring", 0) < r.get("legal", 0):
             print(f"{r['name']} (multiples of {r['unit']}): {r['ring']} of {r['legal']} in a ring, "
-                  f"{r['wgmma']} wgmma")  # fmt: skip
+                  f"{r['wgmma']} wgmma, nothing said at {r['silent']}")  # fmt: skip
             for line in r["why"][:6]:
                 print(f"    {line[:200]}")
 

@@ -99,15 +99,19 @@ def _in_turn(
 
 def _note_unfed(facts: Facts, context: Context) -> None:
     """Says of products of the asynchronous unit that no ring feeds them, and why."""
-    fed = {x.operation.result: x.operation.attributes.get("stages", 1) != 1
-           for x in facts.reads if x.operation.attributes.get("stage") == "shared"}  # fmt: skip
+    staged = {x.operation.result: {x.operation: x.loop is not None}
+              for x in facts.reads if x.operation.attributes.get("stage") == "shared"}  # fmt: skip
     for o in facts.kernel.walk():
-        found = [fed[v] for v in o.operands if v in fed]
+        found = {load: inner for v in o.operands for load, inner in staged.get(v, {}).items()}
         if found and not o.regions and o.name != DOT and len(o.results) == 1:
-            fed.setdefault(o.result, any(found))
+            staged.setdefault(o.result, found)
     for dot in facts.dots:
-        found = [fed[v] for v in (dot.a.value, dot.b.value) if v in fed]
-        if dot.operation.attributes.get("unit") != "wgmma" or any(found):
+        found = {**staged.get(dot.a.value, {}), **staged.get(dot.b.value, {})}
+        # What is there before the loop may have a second place for the next tile: no ring of it.
+        inner = [load for load, is_inner in found.items() if is_inner]
+        several = [load.attributes.get("stages", 1) != 1 for load in inner or found]
+        fed = all(several) if inner else any(several)
+        if dot.operation.attributes.get("unit") != "wgmma" or found and fed:
             continue
         one = facts.kernel.attributes.get("pipeline_stages") == 1
         why = (
@@ -164,13 +168,20 @@ def _one_stage_less(kernel: Operation, context: Context) -> Operation | None:
 
 
 def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) -> list[int]:
-    """The depth of each ring: the user's, else an even share of the room."""
+    """The depth of each ring: the user's, else an even share of the room. What that leaves gives
+    rings of one place a second one, the smallest first: a copy then runs beside its product."""
     said = [_said(r, facts) for r in rings]
-    room -= sum(r.bytes * n for r, n in zip(rings, said, strict=True) if n)
+    left = room - sum(r.bytes * n for r, n in zip(rings, said, strict=True) if n)
     open_bytes = sum(r.bytes for r, n in zip(rings, said, strict=True) if not n)
-    share = max(1, room // open_bytes) if open_bytes else 1
+    share = max(1, left // open_bytes) if open_bytes else 1
     most = _most(rings, facts, context)
-    return [n or min(share, top) for n, top in zip(said, most, strict=True)]
+    found = [n or min(share, top) for n, top in zip(said, most, strict=True)]
+    left = room - sum(r.bytes * n for r, n in zip(rings, found, strict=True))
+    for i in sorted(range(len(rings)), key=lambda i: rings[i].bytes):
+        if not said[i] and found[i] == 1 < most[i] and rings[i].bytes <= left:
+            found[i] = 2
+            left -= rings[i].bytes
+    return found
 
 
 def _most(rings: Sequence[Ring], facts: Facts, context: Context) -> list[int]:

@@ -71,6 +71,50 @@ def test_a_product_of_computed_tiles_says_that_nothing_is_brought() -> None:
     assert notes[0].span is not None
 
 
+MANY_TILES = """
+@op.kernel
+def kernel(o: mut f32[m, e], a: f16[m, d], b: f16[d, k], c: f32[m, k], v: i8[k, d], s: f32[k],
+           w: f16[d, k], z: i8[k, e]):
+    for i in op.tile_range(m, step=64):
+        q = a[i:i+64, :]
+        acc = op.zeros((64, e), f32)
+        for p in op.tile_range(k, step=128):
+            x = max(q @ b[:, p:p+128], c[i:i+64, p:p+128])
+            y = x.to(f16) @ (v[p:p+128, :].to(f16) * s[p:p+128][:, None])
+            t = y.to(f16) @ w[:, p:p+128]
+            acc += t.to(f16) @ (z[p:p+128, :].to(f16) * 0.0625)
+        o[i:i+64, :] = acc
+"""
+SIZES = """o: f32[1032, 64], a: f16[1032, 64], b: f16[64, 1032], c: f32[1032, 1032],
+v: i8[1032, 64], s: f32[1032], w: f16[64, 1032], z: i8[1032, 64]"""
+
+
+def test_what_an_even_share_leaves_is_a_second_place_of_small_rings() -> None:
+    found = made(MANY_TILES, SIZES.replace("\n", " "))
+    depth = {
+        o.operands[0].name: o.attributes["stages"] for o in found.schedule.walk()
+        if o.name == "tessera.schedule.load" and o.attributes.get("stage") == "shared"
+    }  # fmt: skip
+    assert depth["b"] == depth["w"] == 2 and depth["c"] == depth["v"] == depth["z"] == 1
+    notes = [d for d in found.remarks if "no ring is staged for this product" in d.message]
+    assert len(notes) == 2 and all("has room for one place" in d.message for d in notes)
+    places = [MANY_TILES[d.span.start : d.span.end] for d in notes if d.span]
+    assert "v[p:p+128" in places[0] and "z[p:p+128" in places[1], places
+
+
+def test_a_tile_before_the_loop_with_two_places_is_no_ring_of_it() -> None:
+    text = MANY_TILES.replace("step=128", "step=192").replace("p+128", "p+192")
+    found = made(text, SIZES.replace("\n", " "))
+    staged = [
+        o for o in found.schedule.walk()
+        if o.name == "tessera.schedule.load" and o.attributes.get("stage") == "shared"
+    ]  # fmt: skip
+    inner = [o for o in staged if o.operands[0].name != "a"]
+    notes = [d for d in found.remarks if "no ring is staged for this product" in d.message]
+    assert all(o.attributes["stages"] == 1 for o in inner), [o.attributes for o in inner]
+    assert len(notes) == 4
+
+
 def test_sizes_beside_loops_that_say_others_are_reported() -> None:
     signature = ZEROS.signature(ZEROS.large)
     for said, reported in (("(64, 64)", 0), ("(64, 64, 64)", 0), ("(128, 64)", 1), ("(32,)", 1)):
