@@ -12,6 +12,7 @@ from math import prod
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of, stream_of
+from tessera_lang.opt.schedule.query.copy_rules import array_name
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
@@ -117,21 +118,25 @@ def _note_unfed(facts: Facts, context: Context) -> None:
         why = (
             "`schedule.pipeline_stages(1)` has one place for each tile"
             if found and one and said_by_user(facts.kernel, "pipeline_stages")
-            else _why_one_place(facts, dot) if found
+            else _why_one_place(facts, dot, inner) if found
             else "both of its factors are computed here or loaded once"
         )  # fmt: skip
         context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)
 
 
-def _why_one_place(facts: Facts, dot: Dot) -> str:
-    """Why no staged factor of a product has a second place."""
+def _why_one_place(facts: Facts, dot: Dot, inner: Sequence[Operation]) -> str:
+    """Why a factor of a product, of those that its loop stages, has no second place."""
     loops = [x.loop for x in facts.reads if x.operation.attributes.get("stage") == "shared"
              and x.loop is not None and x.loop in dot.inside]  # fmt: skip
     if not loops:
         return "its factors are brought once"
     if all(Estimate(facts, {}).trips(loop) == 1 for loop in loops):
         return "its loop runs once"
-    return "shared memory has room for one place of each of its tiles"
+    single = [load for load in inner if load.attributes.get("stages", 1) == 1]
+    if len(single) == len(inner):
+        return "shared memory has room for one place of each of its tiles"
+    names = dict.fromkeys(f"`{array_name(facts, load.operands[0])}`" for load in single)
+    return f"shared memory has room for one place of its tiles of {' and '.join(names)}"
 
 
 def with_less_shared(program: Program, context: Context) -> Program | None:

@@ -102,6 +102,30 @@ def test_what_an_even_share_leaves_is_a_second_place_of_small_rings() -> None:
     assert "v[p:p+128" in places[0] and "z[p:p+128" in places[1], places
 
 
+def test_factors_with_one_place_are_named() -> None:
+    text = """
+@op.kernel
+def kernel(rows: i32[m], a: bf16[g, k], b: bf16[k, n], c: bf16[k, n], e: bf16[k, m], v: i8[k, n],
+           s: f32[k]):
+    out = op.empty((m, n), bf16)
+    for i, j in op.tile_range(m, n, step=(64, 128)):
+        x = op.zeros((64, 128), f32)
+        y = op.zeros((64, 128), f32)
+        for p in op.tile_range(k, step=80):
+            x += a[rows[i:i+64], p:p+80] @ (b[p:p+80, j:j+128] * c[p:p+80, j:j+128])
+            y += e[p:p+80, i:i+64].T @ (v[p:p+80, j:j+128].to(f32) * s[p:p+80][:, None])
+        out[i:i+64, j:j+128] = (x + y).to(bf16)
+    return out
+"""
+    wide = "bf16[968, 1064]"
+    found = made(text, f"rows: i32[1064], a: bf16[512, 968], b: {wide}, c: {wide}, e: {wide}, "
+                 "v: i8[968, 1064], s: f32[968]")  # fmt: skip
+    notes = [d.message for d in found.remarks if "no ring is staged for this" in d.message]
+    assert [n.partition("room for ")[2] for n in notes] == [
+        "one place of its tiles of `b` and `c`", "one place of its tiles of `v`",
+    ]  # fmt: skip
+
+
 def test_a_tile_before_the_loop_with_two_places_is_no_ring_of_it() -> None:
     text = MANY_TILES.replace("step=128", "step=192").replace("p+128", "p+192")
     found = made(text, SIZES.replace("\n", " "))
