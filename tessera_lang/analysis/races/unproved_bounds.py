@@ -10,7 +10,7 @@ open, and how far an index goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from math import prod
 
@@ -34,7 +34,9 @@ from tessera_lang.analysis.races.lane_out_of_bounds import (
     open_accesses,
 )
 from tessera_lang.analysis.races.simulated_launch import MOST_LANES
-from tessera_lang.analysis.ranges.state import Ranges
+from tessera_lang.analysis.ranges.integer_ranges import ranges
+from tessera_lang.analysis.ranges.reads_again import reads_again
+from tessera_lang.analysis.ranges.state import Ranges, Reads, State
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Value
@@ -46,6 +48,7 @@ _STEPS = 300_000  # operations of all lanes that are followed for a kernel
 _ENOUGH = 3  # launches in which nothing is outside, where sizes are not numbers
 _NAMED = 6  # launches in a note
 _OF_ITS_TYPE = 1 << 30  # an index that may be as large is one of which the kernel says nothing
+_NEAR_A_SIZE = 1 << 20  # one that is below a size and so much more is limited by the size
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ def unproved_bounds(
     by_call = not plan.grid and kernel.holds(GROUP_IDS)
     reports: dict[tuple[Value, ...], Diagnostic] = {}
     fine: dict[Value, None] = {}
+    by_data: list[Operation] = []
     for o in open_:
         key = o.operands[BUFFER_AT[o.name] :]
         if o in found.outside:
@@ -95,8 +99,10 @@ def unproved_bounds(
             fine[key[0]] = None
         elif o in found.inside or (o not in found.unknown and not found.enough):
             reports.setdefault(key, _not_followed(o, found))
-        elif o in found.unknown and (limit := _limit_outside(o, known)) is not None:
-            reports.setdefault(key, _by_data(o, *limit))
+        elif o in found.unknown:
+            by_data.append(o)
+    for o, said in _of_data(kernel, known, by_data):
+        reports.setdefault(o.operands[BUFFER_AT[o.name] :], said)
     return [*reports.values(), *_note(kernel, fine, found)]
 
 
@@ -178,6 +184,66 @@ def _outside(
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How far indices of data go by what the kernel says: the ranges, and accesses whose index may
+    reach the size of its array along an axis, or goes up to another size."""
+
+    known: Ranges
+    by_size: dict[Operation, int]
+
+
+def _limits(kernel: Operation, accesses: frozenset[Operation], reads: Reads) -> _Limits:
+    by_size: dict[Operation, int] = {}
+
+    def see(state: State, operation: Operation) -> None:
+        verdict = state.result.accesses.get(operation)
+        if operation not in accesses or verdict is None or verdict.verdict != "unknown":
+            return
+        at = BUFFER_AT[operation.name]
+        own = state.sizes.get(operation.operands[at], ())
+        sizes = dict.fromkeys(chain(own, *state.sizes.values()))
+        for axis in verdict.open:
+            index = state.form(operation.operands[at + 1 + axis])
+            if axis < len(own) and state.known.proves((own[axis] - index).shifted(-1)):
+                continue
+            near = ((s - index).shifted(_NEAR_A_SIZE) for s in sizes if s.terms)
+            if any(map(state.known.proves, near)):
+                by_size[operation] = axis
+                break
+
+    return _Limits(ranges(kernel, see, {"verdicts", "indices"}, reads), by_size)
+
+
+def _of_data(
+    kernel: Operation, known: Ranges, accesses: Sequence[Operation]
+) -> Iterator[tuple[Operation, Diagnostic]]:
+    """What is said of indices that data decide. Guards may look at another read of an element than
+    the access: where nothing can change it in between, that is the same."""
+    left = [o for o in accesses if known.accesses[o].verdict == "unknown"]
+    before: _Limits | None = None
+    for reads in ("apart", "steady", "alike"):
+        if not left:
+            return
+        if reads != "apart" and not reads_again(kernel, reads):
+            return
+        found = _limits(kernel, frozenset(left), reads)
+        for o in list(left):
+            limit = _limit_outside(o, found.known)
+            inside = found.known.accesses[o].verdict == "proved"
+            told = limit is not None or o in found.by_size
+            if not (told or inside):
+                continue
+            left.remove(o)
+            if reads == "alike" and before is not None:
+                yield o, _read_twice(o)
+            elif limit is not None:
+                yield o, _by_data(o, *limit)
+            elif told:
+                yield o, _by_a_size(o, found.by_size[o])
+        before = found
+
+
 def _limit_outside(operation: Operation, known: Ranges) -> tuple[int, int] | None:
     """The axis along which an index of data has a limit that the kernel says, as in `x[i] & 31`,
     and that is outside or may be so; and the limit."""
@@ -207,6 +273,29 @@ def _by_data(operation: Operation, axis: int, limit: int) -> Diagnostic:
         "warning", notes=("an element outside is read as 0, and is not written",),
         helps=("bring the index inside (`max(0, min(i, n - 1))`, a remainder), or let a lane do"
                " this only where it is",),
+    )  # fmt: skip
+
+
+def _by_a_size(operation: Operation, axis: int) -> Diagnostic:
+    array = operation.operands[BUFFER_AT[operation.name]]
+    where = f"axis {axis} of {_name(operation)}" if len(array.array_type.shape) > 1 else "the array"
+    return Diagnostic(
+        "T0412",
+        f"it is not proved that this index is inside of {_name(operation)}",
+        operation.span, f"data decide it, up to a size that is not shown to be inside of {where}",
+        "warning", notes=("an element outside is read as 0, and is not written",),
+        helps=(f"compare it with the size of {where} (`i < n`, not `i <= n`), or state in `where`"
+               " how sizes compare",),
+    )  # fmt: skip
+
+
+def _read_twice(operation: Operation) -> Diagnostic:
+    return Diagnostic(
+        "T0412",
+        f"it is not proved that this index is inside of {_name(operation)}",
+        operation.span, "it is read again, and may be another number than the one compared",
+        "warning", notes=("an element outside is read as 0, and is not written",),
+        helps=("read it once, into a name, and use this for the comparison and the access",),
     )  # fmt: skip
 
 

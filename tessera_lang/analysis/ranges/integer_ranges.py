@@ -26,10 +26,12 @@ from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
 from tessera_lang.analysis.ranges.near_range_remainders import see_remainder
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
+from tessera_lang.analysis.ranges.reads_again import reads_again
 from tessera_lang.analysis.ranges.state import (
     EVERYTHING,
     BoundsVerdict,
     Ranges,
+    Reads,
     State,
     Wanted,
     is_integer,
@@ -88,6 +90,7 @@ class _Walk(State):
     leaves: list[list[_Snapshot]] = field(default_factory=list[list[_Snapshot]])
     settled: dict[Operation, _Settled] = field(default_factory=dict[Operation, _Settled])
     passes: int = 0
+    again: dict[Operation, object] = field(default_factory=dict[Operation, object])
     observe: Callable[[State, Operation], None] | None = None
 
     def block(self, region: Region) -> None:
@@ -99,6 +102,8 @@ class _Walk(State):
                 rule(self, operation)
             elif operation.name in ACCESSES:
                 check_access(self, operation)
+                if operation in self.again:
+                    self.define(operation.result, self._read_again(operation))
                 if self.observe is not None and self.recording:
                     self.observe(self, operation)
             elif operation.name == "tile.view":
@@ -110,6 +115,12 @@ class _Walk(State):
                 touch_whole(self, operation)
             if self.recording and operation.name in ZERO_REPORTS:
                 self._zero(operation)
+
+    def _read_again(self, operation: Operation) -> Linear:
+        """One atom for all reads of an element of which this one is taken to give the number."""
+        array, *indices = operation.operands
+        element = (self.again[operation], array, *map(self.form, indices))
+        return self.atom(element, integer_range(cast("DType", operation.result.type)))
 
     def _zero(self, operation: Operation) -> None:
         value = operation.operands[ZERO_REPORTS[operation.name]]
@@ -428,11 +439,13 @@ _CONTROL: dict[str, Callable[[_Walk, Operation], None]] = {
 
 def ranges(
     kernel: Operation, observe: Callable[[State, Operation], None] | None = None,
-    wanted: Set[Wanted] = EVERYTHING,
+    wanted: Set[Wanted] = EVERYTHING, reads: Reads = "apart",
 ) -> Ranges:  # fmt: skip
-    """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known."""
+    """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known.
+    ``reads``: a pass may not build on other than those apart, as the code reads twice."""
     group, rank = kernel.integers("group"), cast("int", kernel.attributes["grid_rank"])
-    walk = _Walk(group, rank, observe=observe, wanted=wanted)
+    walk = _Walk(group, rank, observe=observe, wanted=wanted, reads=reads)
+    walk.again = reads_again(kernel, reads)
     if kernel.attributes.get("small"):
         walk.largest_size, walk.most_groups = SMALL_SIZE, (SMALL_LANES - 1) // prod(group)
         walk.most_elements = SMALL_BYTES - 1

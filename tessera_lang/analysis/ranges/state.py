@@ -38,6 +38,9 @@ class Wrap:
     above: bool
 
 
+Reads: TypeAlias = Literal["apart", "steady", "alike"]
+"""Which reads of one element are taken to give one number: none; those between which nothing can
+change it, if lanes do not race; or all."""
 Wanted: TypeAlias = Literal["values", "verdicts", "indices", "touched", "remainders"]
 EVERYTHING: Set[Wanted] = {"values", "verdicts", "indices", "touched", "remainders"}
 """What is read of the result; the rest is not worked out, and so not there. ``indices``: the
@@ -98,6 +101,7 @@ class State:
     most_elements: int = LARGEST_SIZE
     recording: bool = True
     wanted: Set[Wanted] = field(default_factory=lambda: EVERYTHING)
+    reads: Reads = "apart"
     result: Ranges = field(default_factory=Ranges)
 
     def atom(self, key: object, interval: Interval) -> Linear:

@@ -132,3 +132,47 @@ def test_places_of_every_lane_in_loops_that_are_known() -> None:
     """Where no range tells it, all lanes of a group at once do."""
     assert said(SORTED.format("d")) == []
     assert {d.code for d in said(SORTED.format("2 * d"))} & {"T0402", "T0410", "T0412"}
+
+
+INSIDE = "0 <= {0} and {0} < k"
+READS = {
+    # the guard, what stands between, the index: what is told
+    "one read": ("v = q[i]", INSIDE.format("v"), "", "v", ""),
+    "up to the size": ("v = q[i]", "0 <= v and v <= k", "", "v", "up to a size"),
+    "up to another size": ("v = q[i]", "0 <= v and v < n", "", "v", "up to a size"),
+    "two reads of what is not changed": ("", INSIDE.format("p[i]"), "", "p[i]", ""),
+    "two reads, up to the size": ("", "0 <= p[i] and p[i] <= k", "", "p[i]", "up to a size"),
+    "two reads, up to a number": ("", "p[i] <= 10", "", "p[i]", "up to 10"),
+    "one side of two reads": ("", "p[i] < k", "", "p[i]", ""),
+    "two reads of what changes later": ("", INSIDE.format("q[i]"), "", "q[i]", ""),
+    "a store between": ("", INSIDE.format("q[i]"), "q[i] += 1", "q[i]", "read again"),
+    "a store to another array": ("", INSIDE.format("q[i]"), "o[i] += 1.0", "q[i]", ""),
+    "a store in a condition": (
+        "", INSIDE.format("q[i]"), "if i == 3: q[i] = 0", "q[i]", "read again"),
+    "a store in a loop": (
+        "", INSIDE.format("q[i]"), "for j in range(m): q[i] += 1", "q[i]", "read again"),
+    "another element": ("", INSIDE.format("p[i]"), "", "p[n - 1 - i]", ""),
+    "two atomic reads": (
+        "", INSIDE.format("atomic_load(c[0])"), "", "atomic_load(c[0])", "read again"),
+    "one atomic read": ("v = atomic_load(c[0])", INSIDE.format("v"), "", "v", ""),
+    "a remainder of another size": ("", "i < n", "", "index(p[i]) % n", "up to a size"),
+    "a remainder of the size": ("", "k > 0", "", "index(p[i]) % k", ""),
+    "a limit by the size": ("", "k > 0", "", "max(0, min(index(p[i]), k))", "up to a size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.sample(4)
+def test_reads_of_what_a_guard_looked_at(name: str) -> None:
+    first, guard, between, index, told = READS[name]
+    lines = [first] if first else []
+    lines += [f"if {guard}:", f"    {between or 'j = 0'}"]
+    lines += [f"    o[i] = x[index({index})]", "atomic_add(c[0], 1)"]
+    text = (
+        "@kernel tile[(8,)] grid[(n // 8,)]\n"
+        "def k0(p: i32[n], q: mut i32[n], c: mut i32[1], x: f32[k], o: mut f32[n], y: f32[m]):\n"
+        "    i = grid_tile_linear_id()\n" + "".join(f"    {line}\n" for line in lines)
+        + "    if i == 0: q[0] = 1\n"
+    )  # fmt: skip
+    found = [d for d in said(text) if d.code == "T0412" and "inside of `x`" in d.message]
+    assert [told in d.label for d in found] == [True] * bool(told), (text, found)
