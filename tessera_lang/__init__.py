@@ -67,6 +67,12 @@ if TYPE_CHECKING:
 
     def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]: ...
 
+    class jax:
+        """Functions of JAX."""
+
+        @staticmethod
+        def op(function: Any) -> Any: ...
+
     class torch:
         """Operators of PyTorch."""
 
@@ -76,7 +82,7 @@ if TYPE_CHECKING:
 
 _RUNTIME_NAMES = frozenset({
     "NoSuchKernel", "TesseraWarning", "compile", "from_device", "fused", "get_num_threads", "grad",
-    "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "torch",
+    "jax", "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "torch",
     "value_and_grad", "vjp",
 })  # fmt: skip
 _TYPES = frozenset({
@@ -86,7 +92,7 @@ _TYPES = frozenset({
 __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
     "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
-    "fused", "get_num_threads", "grad", "jvp", "load", "load_built", "set_num_threads",
+    "fused", "get_num_threads", "grad", "jax", "jvp", "load", "load_built", "set_num_threads",
     "synchronize", "to_device", "torch", "value_and_grad", "vjp",
 ]  # fmt: skip
 

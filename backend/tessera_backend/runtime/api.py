@@ -37,6 +37,10 @@ def __getattr__(name: str) -> Any:
         from tessera_backend.runtime.frameworks import torch_operators
 
         return torch_operators
+    if name == "jax":
+        from tessera_backend.runtime.frameworks import jax_functions
+
+        return jax_functions
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

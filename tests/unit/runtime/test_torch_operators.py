@@ -10,84 +10,9 @@ from typing import Any
 import pytest
 
 import tessera_lang as tessera
+from tests.operator_functions import TEXT
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-TEXT = """
-def attend(q, k, v):
-    return op.softmax(q @ k.T * 0.125, axis=1) @ v
-
-
-def loss(p, x, y):
-    h = op.relu(x @ p["w"][0] + p["b"])
-    return op.mean((h @ p["w"][1] - y) ** 2)
-
-
-def several(p, s):
-    return {"a": p[0] * s, "b": (p[1], p[0].T), "c": None, "d": op.max(p[0])}
-
-
-def scaled(x, s):
-    return x * s
-
-
-def ident(x):
-    return x
-
-
-def rows(x, places):
-    return op.take(x, places, axis=0), places + 1
-
-
-def picked(p):
-    return op.take(p["x"], p["i"], axis=0) * p["s"]
-
-
-def flat(x):
-    return op.reshape(x, (x.shape[0] * x.shape[1],))
-
-
-def large(x):
-    if x.shape[0] > 4:
-        return x * 2.0
-    return x * 3.0
-
-
-def shown(x):
-    print(x)
-    return x
-
-
-@op.kernel
-def product(A: f32[m, k], B: f32[k, n]) -> f32[m, n]:
-    return A @ B
-
-
-@kernel tile[(128,)] grid[(ceil_div(n, 128),)]
-def scale[TIMES: int = 1](x: f32[n], factor: f32, out: mut f32[n]):
-    i = grid_tile_linear_id()
-    if i < n:
-        y = x[i]
-        for k in range(TIMES):
-            y = y * factor
-        out[i] = y
-
-
-@kernel tile[(64,)]
-def untyped(x, out):
-    for i in range(grid_tile_linear_id(), 4, grid_tile_count()):
-        out[i] = x[i]
-
-
-@op.kernel
-def odd(x: f32[n]) -> f32[n]:
-    return x * x
-
-
-@gradient(odd)
-def threes(x, result, cotangent):
-    return 3.0 * cotangent
-"""
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -312,8 +237,7 @@ def test_torchs_own_checks_pass(file: str, device: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_it_is_one_graph_of_torch_compile(file: str, device: str, dynamic: bool) -> None:
-    backend = "inductor" if device == "cuda" else "aot_eager"
-    options = {"fullgraph": True, "dynamic": dynamic, "backend": backend}
+    options: Any = {"fullgraph": True, "dynamic": dynamic, "backend": "aot_eager"}
     attend, loss = (tessera.torch.op(f"{file}::{n}") for n in ("attend", "loss"))
     compiled = torch.compile(lambda q, k, v: attend(q, k, v) * 2, **options)
     for rows in (20, 20, 12):
@@ -341,6 +265,16 @@ def test_it_is_one_graph_of_torch_compile(file: str, device: str, dynamic: bool)
         f = tessera.torch.op(f"{file}::{name}")
         again = torch.compile(lambda x, f=f: f(x) + 0, **options)
         assert again(given.to(device)).sum().item() == wanted
+
+
+@pytest.mark.slow
+def test_inductor_takes_it(file: str, device: str) -> None:
+    attend = tessera.torch.op(f"{file}::attend")
+    compiled = torch.compile(lambda q, k, v: attend(q * 2, k, v) + 1, fullgraph=True)
+    given = _qkv(device)
+    wanted = _gradients(lambda q, k, v: _attend(q * 2, k, v) + 1, given)
+    pairs = zip(_gradients(compiled, given), wanted, strict=True)
+    assert all(_near(mine, theirs, 1e-3) for mine, theirs in pairs)
 
 
 @pytest.mark.slow

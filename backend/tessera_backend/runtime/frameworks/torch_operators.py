@@ -11,13 +11,14 @@ import functools
 import hashlib
 import importlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tessera_backend.runtime.arrays import refuse
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import ends_at_the_caller
 from tessera_backend.runtime.frameworks.callee import Callee, Given, Outcome, callee_of
+from tessera_backend.runtime.frameworks.leaf_names import fixed_values, leaf_names, word_of
 from tessera_backend.runtime.frameworks.torch_tensors import (
     Symbols,
     arrays_of,
@@ -187,7 +188,7 @@ class Operator:
     def _check(self, forms: Sequence[Form], names: tuple[str, ...]) -> None:
         """Refuse what no operator takes."""
         for i, form in enumerate(forms):
-            for value in _fixed(form):
+            for value in fixed_values(form):
                 if value is not None and not isinstance(value, str):
                     parameter = self.callee.named(i, names, len(forms))
                     raise refuse(
@@ -264,15 +265,7 @@ class _Overload:
 
     @functools.cached_property
     def _leaf_names(self) -> list[str]:
-        found: list[str] = []
-        for i, form in enumerate(self._forms):
-            name = self._callee.named(i, self._names, len(self._forms))
-            for path in _paths(form):
-                word = "_".join([name, *map(word_of, path)])
-                while word in found or word in ("self", "cotangents", "wrt"):
-                    word += "_"
-                found.append(word)
-        return found
+        return leaf_names(self._callee, self._forms, self._names)
 
     def _written_names(self) -> tuple[str, ...]:
         return tuple(self._leaf_names[i] for i in self._written_leaves())
@@ -414,11 +407,6 @@ class _Overload:
 # --- names ----------------------------------------------------------------------------------
 
 
-def word_of(text: object) -> str:
-    """Letters, digits and underscores of a name."""
-    return re.sub(r"\W", "_", str(text))
-
-
 def _suffix(
     callee: Callee, forms: tuple[Form, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> str:
@@ -430,27 +418,6 @@ def _suffix(
         return "" if set(letters) <= {"t"} else f"_{letters}"
     digest = hashlib.sha256(repr((forms, names, kinds)).encode()).hexdigest()[:8]
     return f"_{digest}"
-
-
-def _paths(form: Form, path: tuple[object, ...] = ()) -> Iterable[tuple[object, ...]]:
-    """Where the leaves of a form stand."""
-    if form[0] == "leaf":
-        yield path
-    elif form[0] == "dict":
-        for key, part in zip(form[1], form[2:], strict=True):
-            yield from _paths(part, (*path, key))
-    elif form[0] != "fixed":
-        for i, part in enumerate(form[1:]):
-            yield from _paths(part, (*path, i))
-
-
-def _fixed(form: Form) -> Iterable[object]:
-    """The values in a form that are no leaves."""
-    if form[0] == "fixed":
-        yield form[1]
-    elif form[0] != "leaf":
-        for part in form[2:] if form[0] == "dict" else form[1:]:
-            yield from _fixed(part)
 
 
 def _counted(form: Form) -> Any:
