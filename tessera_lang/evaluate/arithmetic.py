@@ -218,7 +218,12 @@ def compare(operator: CompareOperator, a: object, b: object) -> bool:
         case "in" | "not in":
             if isinstance(b, str) and isinstance(a, str):
                 return (a in b) == (operator == "in")
-            if isinstance(b, (tuple, list, dict, range)):
+            if isinstance(b, dict):
+                try:
+                    return (a in cast("dict[object, object]", b)) == (operator == "in")
+                except TypeError:
+                    raise ArithmeticFault(f"{kind_of(a)} cannot be a key of a dict") from None
+            if isinstance(b, (tuple, list, range)):
                 return (a in cast("list[object]", b)) == (operator == "in")
             raise ArithmeticFault(f"`{operator}` does not look into {kind_of(b)}")
         case _:

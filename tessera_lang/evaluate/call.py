@@ -23,7 +23,7 @@ from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.derivatives import fused_of, pulled
 from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
-from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
+from tessera_lang.evaluate.fault import HostFault, fault, key_of, located, with_call
 from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, lacks, library_help
 from tessera_lang.evaluate.list_methods import list_method
 from tessera_lang.evaluate.lists_of_numbers import as_array, with_arrays
@@ -266,8 +266,8 @@ class Calls(Expressions):
     def _of_dict(self, table: dict[object, object], name: str, arguments: Arguments) -> object:
         if name == "get":
             given = bind(arguments, ".get", ("key", "default"), 1)
-            key = given["key"]
-            return Unknown() if isinstance(key, Unknown) else table.get(key, given.get("default"))
+            key = key_of(given["key"], arguments.span_of("key", 0))
+            return Unknown() if is_unknown(key) else table.get(key, given.get("default"))
         bind(arguments, f".{name}", (), 0)
         return list({"items": table.items, "keys": table.keys, "values": table.values}[name]())
 

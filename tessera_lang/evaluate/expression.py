@@ -14,6 +14,7 @@ from typing import cast
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.evaluate.assigned_names import targets
 from tessera_lang.evaluate.builtin_names import (
     LANE_NAMES,
@@ -24,7 +25,7 @@ from tessera_lang.evaluate.builtin_names import (
     member,
 )
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
-from tessera_lang.evaluate.fault import HostFault, fault, located, outside
+from tessera_lang.evaluate.fault import HostFault, fault, key_of, located, outside, placed
 from tessera_lang.evaluate.foreign_names import (
     FOREIGN_NAMES,
     LIBRARY,
@@ -49,7 +50,7 @@ from tessera_lang.evaluate.value import (
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import as_array
-from tessera_lang.target.host_world import Index, World
+from tessera_lang.target.host_world import Index, World, WorldFault
 from tessera_lang.types.dtype import BOOL, I64, dtype_named
 
 _MISSING = object()
@@ -85,7 +86,10 @@ class Expressions(Operators):
         handler = self._table.get(type(e))
         if handler is None:
             raise fault("T0818", "this cannot stand in the host program", e.span)
-        return handler(e, scope)
+        try:
+            return handler(e, scope)
+        except (WorldFault, ArithmeticFault) as error:  # no part of it has given it a place
+            raise placed(error, e.span) from None
 
     def call(self, e: ast.Call, function: object, scope: Scope) -> object:
         """The value of a call."""
@@ -163,15 +167,9 @@ class Expressions(Operators):
         e = cast("ast.DictExpr", e)
         result: dict[object, object] = {}
         for key, item in zip(e.keys, e.values, strict=True):
-            k = self.value(key, scope)
-            if not isinstance(k, (int, float, str, tuple, type(None))):
-                raise fault("T0818", f"{arithmetic.kind_of(k)} cannot be a key", key.span)
-            try:
-                result[k] = self.value(item, scope)
-            except TypeError:
-                message = "a tuple that holds a list cannot be a key"
-                raise fault("T0818", message, key.span) from None
-        return result
+            k = key_of(self.value(key, scope), key.span)
+            result[k] = self.value(item, scope)
+        return Unknown() if any(is_unknown(k) for k in result) else result
 
     def _lambda(self, e: ast.Expr, scope: Scope) -> object:
         return HostFunction(cast("ast.Lambda", e), scope)
@@ -482,7 +480,7 @@ class Expressions(Operators):
         (index,) = items
         if isinstance(owner, dict):
             table = cast("dict[object, object]", owner)
-            if index not in table:
+            if key_of(index, e.items[0].span) not in table:
                 raise fault("T0807", f"the dict has no key {index!r}", e.span)
             return table[index]
         if not isinstance(owner, (tuple, list, str, range)):
@@ -537,7 +535,10 @@ class Expressions(Operators):
             return
         elif isinstance(owner, dict):
             kept = outside(cast("object", owner), self.named(value), target.span)
-            cast("dict[object, object]", owner)[items[0] if items else ()] = kept
+            if len(items) != 1:
+                raise fault("T0807", "a dict has one axis", target.span)
+            key = key_of(items[0], target.items[0].span)
+            cast("dict[object, object]", owner)[key] = kept
         elif isinstance(owner, list) and len(items) == 1 and isinstance(items[0], int):
             sequence = cast("list[object]", owner)
             try:

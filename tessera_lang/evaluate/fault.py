@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Fix, Label, TesseraError
-from tessera_lang.evaluate.arithmetic import ArithmeticFault
-from tessera_lang.evaluate.value import Scope
+from tessera_lang.evaluate.arithmetic import ArithmeticFault, kind_of
+from tessera_lang.evaluate.value import Scope, Unknown
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -50,15 +50,38 @@ def slice_changed(target: ast.Expr, operator: str, scope: Scope, span: Span) -> 
     )
 
 
+def placed(error: WorldFault | ArithmeticFault, span: Span, arithmetic: str = "T0803") -> HostFault:
+    """A fault from below with its place; ``arithmetic``: the code of one of numbers."""
+    if isinstance(error, ArithmeticFault):
+        return fault(arithmetic, error.reason, span)
+    return fault(error.code, error.message, span, notes=error.notes, helps=error.helps)
+
+
+_KEYS = (int, float, str, type(None))  # bools are ints
+
+
+def key_of(value: object, span: Span) -> object:
+    """``value``, which names an item of a dict. Raises HostFault where it cannot."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, tuple):
+            left += cast("tuple[object, ...]", one)
+        elif not isinstance(one, (*_KEYS, Unknown)):
+            what = "a slice" if isinstance(one, slice) else kind_of(one)
+            inside = "" if one is value else "a tuple that holds "
+            raise fault("T0818", f"{inside}{what} cannot be a key of a dict", span,
+                        helps=("keys are numbers, texts, None and tuples of those",))  # fmt: skip
+    return value
+
+
 @contextmanager
 def located(span: Span, arithmetic_code: str = "T0803") -> Generator[None]:
     """Gives faults from below their place in the program."""
     try:
         yield
-    except ArithmeticFault as error:
-        raise fault(arithmetic_code, error.reason, span) from None
-    except WorldFault as error:
-        raise fault(error.code, error.message, span, notes=error.notes, helps=error.helps) from None
+    except (ArithmeticFault, WorldFault) as error:
+        raise placed(error, span, arithmetic_code) from None
     except MemoryError:
         raise fault("T0801", "there is not enough memory for this", span) from None
     except TesseraError as error:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import ClassVar, cast
 
 from tessera_lang.evaluate.annotations import check_variable
-from tessera_lang.evaluate.arithmetic import is_number
+from tessera_lang.evaluate.arithmetic import ArithmeticFault, is_number
 from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.call import Calls
-from tessera_lang.evaluate.fault import HostFault, fault, outside
+from tessera_lang.evaluate.fault import HostFault, fault, outside, placed
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown, is_unknown
@@ -26,7 +26,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.syntax.view_mutation_help import NamedSlice, origin_of
-from tessera_lang.target.host_world import World
+from tessera_lang.target.host_world import World, WorldFault
 
 CALL_DEPTH = 500
 _SHORT = 40  # characters of a value that is shown within a line
@@ -164,50 +164,56 @@ class Host(Calls):
 
     def statement(self, s: ast.Stmt, scope: Scope) -> Outcome:
         """Run one statement. Raises HostFault."""
-        match s:
-            case ast.ExprStmt():
-                self.value(s.value, scope)
-            case ast.Assign():
-                self.assign(s.target, self.value(s.value, scope), scope)
-                if isinstance(s.target, ast.Name) and (origin := origin_of(s.value)) is not None:
-                    scope.origins[s.target.id] = origin
-            case ast.AnnotatedAssign():
-                if s.value is not None:
-                    value = self.value(s.value, scope)
-                    check_variable(self.world, self.value, s, value, scope)
-                    self.assign(s.target, value, scope)
-            case ast.AugmentedAssign():
-                left = self.value(s.target, scope)
-                self._has_one_name(s, left, scope)
-                self.own(left, s.target, s.operator.removesuffix("="), scope, s.span)
-                right = self.value(s.value, scope)
-                if s.operator == "+" and self._grows(left, right, s.span):
-                    return None
-                found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
-                self._keeps_shape(s, left, found)
-                self.assign(s.target, found, scope)
-            case ast.If():
-                return self.branch(s, scope)
-            case ast.For():
-                return self.loop_over(s, scope)
-            case ast.While():
-                return self.loop_while(s, scope)
-            case ast.Return():
-                return Returned(None if s.value is None else self.value(s.value, scope))
-            case ast.Break():
-                return Left.BREAK
-            case ast.Continue():
-                return Left.CONTINUE
-            case ast.Assert():
-                self.assertion(s, scope)
-            case ast.Import() | ast.FromImport():
-                self.modules.bind_import(s, scope)
-            case ast.FunctionDef():
-                self._define(s, scope)
-            case ast.With():
-                raise not_built("`with` in the host program", s.context.span, "")
-            case ast.Pass() | ast.ErrorStmt():
-                pass
+        try:
+            match s:
+                case ast.ExprStmt():
+                    self.value(s.value, scope)
+                case ast.Assign():
+                    self.assign(s.target, self.value(s.value, scope), scope)
+                    if (
+                        isinstance(s.target, ast.Name)
+                        and (origin := origin_of(s.value)) is not None
+                    ):
+                        scope.origins[s.target.id] = origin
+                case ast.AnnotatedAssign():
+                    if s.value is not None:
+                        value = self.value(s.value, scope)
+                        check_variable(self.world, self.value, s, value, scope)
+                        self.assign(s.target, value, scope)
+                case ast.AugmentedAssign():
+                    left = self.value(s.target, scope)
+                    self._has_one_name(s, left, scope)
+                    self.own(left, s.target, s.operator.removesuffix("="), scope, s.span)
+                    right = self.value(s.value, scope)
+                    if s.operator == "+" and self._grows(left, right, s.span):
+                        return None
+                    found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
+                    self._keeps_shape(s, left, found)
+                    self.assign(s.target, found, scope)
+                case ast.If():
+                    return self.branch(s, scope)
+                case ast.For():
+                    return self.loop_over(s, scope)
+                case ast.While():
+                    return self.loop_while(s, scope)
+                case ast.Return():
+                    return Returned(None if s.value is None else self.value(s.value, scope))
+                case ast.Break():
+                    return Left.BREAK
+                case ast.Continue():
+                    return Left.CONTINUE
+                case ast.Assert():
+                    self.assertion(s, scope)
+                case ast.Import() | ast.FromImport():
+                    self.modules.bind_import(s, scope)
+                case ast.FunctionDef():
+                    self._define(s, scope)
+                case ast.With():
+                    raise not_built("`with` in the host program", s.context.span, "")
+                case ast.Pass() | ast.ErrorStmt():
+                    pass
+        except (WorldFault, ArithmeticFault) as error:  # no part of it has given it a place
+            raise placed(error, s.span) from None
         return None
 
     def _grows(self, left: object, right: object, span: Span) -> bool:

@@ -32,7 +32,8 @@ def _derived(name: str) -> Function:
 
     def function(host: Host, arguments: Arguments, path: str) -> object:
         bound = bind(arguments, f"op.{name}", parameters, one.required)
-        given = {n: v for n, v in bound.items() if v is not None}
+        needed = parameters[: one.required]
+        given = {n: v for n, v in bound.items() if v is not None or n in needed}
         if name == "clip" and len(given) == 1:
             raise fault("T0804", "`op.clip` needs `min=`, `max=` or both", arguments.call.span)
         text = text_of(name, given, _dtype(host, given[parameters[0]]))

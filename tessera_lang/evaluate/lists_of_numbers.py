@@ -41,7 +41,7 @@ def with_arrays(host: Host, name: str, arguments: Arguments) -> Arguments:
         return arguments
     else:
         count = len(values) if name in _ALL else 1
-        changed = tuple(as_array(host, v, span) if i < count else v for i, v in enumerate(values))
+        changed = tuple(host.as_operand(v, span) if i < count else v for i, v in enumerate(values))
     return Arguments(arguments.call, changed, arguments.keywords)
 
 
@@ -56,9 +56,9 @@ def _parts(host: Host, name: str, value: object, span: Span) -> object:
     columns of them, and in a row a number is an array of one."""
     if not isinstance(value, (list, tuple)):
         return value
-    items = [as_array(host, v, span) for v in cast("tuple[object, ...]", value)]
+    items = [host.as_operand(v, span) for v in cast("tuple[object, ...]", value)]
     if name == "op.hstack":
-        items = [v if host.world.is_array(v) else as_array(host, [v], span) for v in items]
+        items = [v if host.world.is_array(v) else host.as_operand([v], span) for v in items]
     new = {"op.vstack": (None, slice(None)), "op.column_stack": (slice(None), None)}.get(name)
     shapes = [host.world.shape(v) for v in items if host.world.is_array(v)]
     ranks = [len(cast("tuple[object, ...]", s)) for s in shapes if isinstance(s, tuple)]

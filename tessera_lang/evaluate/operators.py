@@ -23,7 +23,7 @@ from tessera_lang.evaluate.value import (
 )
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.host_world import World
+from tessera_lang.target.host_world import World, WorldFault
 
 
 def not_built(
@@ -80,6 +80,7 @@ class Operators:
         if isinstance(a, Unknown) or isinstance(b, Unknown):
             return self.unknown_result(operator, a, b)
         if operator == "@":
+            a, b = self._operands(a, b, span)
             for value in (a, b):
                 if not self.world.is_array(value):
                     message = f"`@` is the product of arrays, not of {arithmetic.kind_of(value)}"
@@ -109,7 +110,12 @@ class Operators:
         """The kind of a result of which an operand is unknown."""
         if self.world.is_array(a) or self.world.is_array(b):
             with_array = a if self.world.is_array(a) else b
-            return self.world.binary(operator, with_array, with_array)
+            if operator == "@":
+                return Unknown()  # an array of any rank, or a number
+            try:
+                return self.world.binary(operator, with_array, with_array)
+            except WorldFault:  # two such arrays do not go together; what is unknown may
+                return Unknown()
         kinds = {
             x.kind if isinstance(x, Unknown) else "float" if isinstance(x, float)
             else type(x).__name__ for x in (a, b)

@@ -36,8 +36,8 @@ def mapped(node: Any, change: Callable[[Any], Any]) -> Any:
         parts = cast("tuple[Any, ...]", node)
         made = tuple(mapped(x, change) for x in parts)
         return parts if all(a is b for a, b in zip(made, parts, strict=True)) else made
-    if isinstance(node, Span) or not field_names(node):
-        return node
+    if isinstance(node, (Span, ast.ErrorStmt)) or not field_names(node):
+        return node  # names of what cannot be read are what was seen, not values
     chain: list[ast.Binary] = []  # which may be longer than recursion goes
     while isinstance(node, ast.Binary):
         chain.append(node)

@@ -32,7 +32,7 @@ PROGRAMS: tuple[tuple[str, str], ...] = (
         "    p = hist / img.size\n"
         "    cdf = op.cumsum(p)\n"
         "    return op.round(255 * cdf[img])\n",
-        "img",
+        "img[:5]",  # of 35 pixels none lies at a half: a GPU scans in the order of a tree
     ),
     (
         "def f(img: u8[h, w]):\n"

@@ -236,7 +236,17 @@ def members(document: Document, dotted: str, offset: int) -> tuple[Completion, .
     function = document.function_at(offset)
     if function is not None and kernel_decorator(function) is not None:  # lanes have no tiles
         known = (n for n in known if n in FUNCTIONS or later(n) is None)
-    return tuple(of_builtin(n.rpartition(".")[2], n) for n in known if is_built(n))
+    constants = {n: s for n in names if isinstance(s := scope.member(symbol, n), Constant)}
+    labels = ((n.rpartition(".")[2], n) for n in known)
+    return (
+        *(of_builtin(label, n) for label, n in labels if label not in constants and is_built(n)),
+        *(of_number(n, s) for n, s in constants.items()),
+    )
+
+
+def of_number(name: str, constant: Constant) -> Completion:
+    """``math.pi``: a number that every program has."""
+    return Completion(name, "constant", f"= {constant.value}", "A compile-time constant.")
 
 
 def of_builtin(label: str, full: str) -> Completion:

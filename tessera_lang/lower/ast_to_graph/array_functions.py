@@ -491,7 +491,7 @@ def _nested(value: object, numbers: list[object]) -> tuple[int, ...]:
     shapes = [_nested(item, numbers) for item in items]
     if any(shape != shapes[0] for shape in shapes):
         raise WorldFault("the lists of `op.array` have one length along each axis", code="T0818")
-    return (len(items), *shapes[0])
+    return (len(items), *(shapes[0] if shapes else ()))
 
 
 FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {

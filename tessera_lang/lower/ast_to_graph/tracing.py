@@ -5,7 +5,7 @@ Owns which calls become operators. Must not know what operators mean, or how a g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
@@ -21,6 +21,7 @@ from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.host import Host, Left, Outcome, Returned, room_for_calls
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
 from tessera_lang.evaluate.library_functions import of_graphs
+from tessera_lang.evaluate.lists_of_numbers import with_arrays
 from tessera_lang.evaluate.one_call_kernels import (
     ONE_CALL_KERNELS,
     in_64_bits,
@@ -51,7 +52,13 @@ from tessera_lang.lower.ast_to_graph.custom_gradients import CustomGradient, Run
 from tessera_lang.lower.ast_to_graph.kernel_calls import launched, type_of
 from tessera_lang.lower.ast_to_graph.leaves import is_value, leaves
 from tessera_lang.lower.ast_to_graph.loop_counters import Counter
-from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
+from tessera_lang.lower.ast_to_graph.values import (
+    GraphArray,
+    GraphNumber,
+    is_double,
+    is_number,
+    not_here,
+)
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.record import replace
 from tessera_lang.sema.tile.whole_array_bodies import directive_of
@@ -89,6 +96,21 @@ class TracingHost(Host):
         with located(span):
             return product(self.world, a, b)
 
+    def as_operand(self, value: object, span: Span) -> object:
+        """Lists of known numbers are arrays of the world that runs; what the function computes is
+        stacked."""
+        if not isinstance(value, tuple | list) or not value:
+            return cast("object", value)
+        if not self.world.is_own(cast("object", value)):
+            with located(span):
+                return self._of_the_base("a list beside an array", super().as_operand, value, span)
+        items = [self.as_operand(v, span) for v in cast("tuple[object, ...]", value)]
+        if all(map(is_number, items)):
+            return self.world.of_known_and_own(items)
+        stack = ast.Attribute(span, ast.Name(span, "op"), "stack", span)
+        call = ast.Call(span, stack, (ast.Name(span, "items"),))
+        return self.value(call, Scope("", {"items": items}))
+
     def chosen(self, array: object, items: tuple[object, ...], span: Span) -> object:
         self.world.builder.span = span
         with located(span):
@@ -105,6 +127,8 @@ class TracingHost(Host):
             if function.name == "op.array":
                 return self._in_memory(function, arguments, scope)
             return super().builtin_call(function, arguments, scope)
+        if function.name != "op.array":
+            arguments = with_arrays(self, function.name, arguments)
         arguments, floats = in_64_bits(self.world, function.name, arguments)
         made = self._of_the_graph(function, arguments, scope)
         if floats is not None and not isinstance(made, GraphNumber):
@@ -207,7 +231,8 @@ class TracingHost(Host):
     ) -> object:
         """What a function of the language gives of values of the graph."""
         head, _, name = function.name.partition(".")
-        of_number = head == "math" and isinstance(arguments.values[0], GraphNumber)
+        given = (*arguments.values, *arguments.keywords.values())
+        of_number = head == "math" and isinstance(given[0], GraphNumber)
         if (head == "op" or of_number) and name in FUNCTIONS_OF_ARRAYS:
             parameters, needed, build = FUNCTIONS_OF_ARRAYS[name]
             bound = bind(arguments, function.name, tuple(parameters.split()), needed)
@@ -227,7 +252,7 @@ class TracingHost(Host):
                 with located(arguments.call.span):
                     raise not_here("a range of the number of a step")
             return GraphRange(start, stop, step)
-        if function.name in ("int", "float", "str"):
+        if function.name in ("int", "float", "str") and arguments.values:
             with located(arguments.call.span):
                 return self._as_number(function.name, arguments.values[0])
         if function.name in ONE_CALL_KERNELS and function.name not in _OF_THE_WORLD:
@@ -359,13 +384,18 @@ class TracingHost(Host):
 
     def _in_memory(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
         """What is made of known numbers by stores, in the world that runs."""
+        call = super().builtin_call
+        with located(arguments.call.span):
+            return self._of_the_base(f"`{function.name}`", call, function, arguments, scope)
+
+    def _of_the_base(self, what: str, make: Callable[..., object], *given: object) -> object:
+        """What ``make`` gives in the world that runs. Raises WorldFault where there is none."""
         world = self.world
         if (base := world.base()) is None:
-            with located(arguments.call.span):
-                raise not_here(f"`{function.name}` without a run")
+            raise not_here(f"{what} without a run")
         try:
             self.world = cast("GraphWorld", base)
-            return super().builtin_call(function, arguments, scope)
+            return make(*given)
         finally:
             self.world = world
 
@@ -376,9 +406,10 @@ class TracingHost(Host):
 
     def _derived(self, name: str, arguments: Arguments) -> object:
         one = ARRAY_NAMES[name]
-        bound = bind(arguments, f"op.{name}", tuple(one.parameters.split()), one.required)
-        given = {n: v for n, v in bound.items() if v is not None}
-        first = next(iter(given.values()))
+        parameters = tuple(one.parameters.split())
+        bound = bind(arguments, f"op.{name}", parameters, one.required)
+        given = {n: v for n, v in bound.items() if v is not None or n in parameters[: one.required]}
+        first = next(iter(given.values()), None)
         dtype = self.world.dtype(first) if self.world.is_array(first) else F32
         ranks = {n: self._rank(v) for n, v in given.items()}
         text = text_of(name, given, cast("DType", dtype), ranks)

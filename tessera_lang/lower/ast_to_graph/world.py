@@ -101,6 +101,15 @@ class GraphWorld:
         for known, value in self.captured:
             if known is array:
                 return value
+        if self.outer is None or not self.outer.is_array(array):
+            helps = (
+                ("put its parts together: `op.stack((a, b))`",)
+                if isinstance(array, list | tuple)
+                else ()
+            )
+            raise WorldFault(
+                f"an array is expected here, not {kind_of(array)}", code="T0818", helps=helps
+            )
         value = Value(self.type_of(array), f"captured{len(self.captured)}")
         self.captured.append((array, value))
         return value
@@ -303,6 +312,17 @@ class GraphWorld:
         if self.is_own(a) or self.is_own(b):
             return a is b
         return self._outer().shares(a, b)
+
+    def of_known_and_own(self, numbers: Sequence[object]) -> GraphArray:
+        """An array of one axis of numbers, some of which the function computes."""
+        values = [self.lifted(n) for n in numbers]
+        dtypes = {v.tensor_type.dtype for v in values}
+        common = F64 if F64 in dtypes else BOOL if dtypes == {BOOL} else I64
+        parts = [self.builder.reshape(self.builder.cast(v, common), (1,)) for v in values]
+        made = self.op("concat", *parts, axis=0)
+        if common != F64 or any(map(is_double, numbers)):
+            return GraphArray(made)
+        return GraphArray(self.builder.cast(made, self.floats), made)
 
     # --- arithmetic --------------------------------------------------------------------
 

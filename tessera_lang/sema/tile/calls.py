@@ -470,7 +470,8 @@ def _mapped(
     """A function of ``std.math`` or ``std.fast`` given tiles: of each element."""
     name = symbol.declaration.name
     own = module == "math" and f"op.{name}" in builtins.TILE_FUNCTIONS
-    if own and len(e.arguments) == 1 and not e.keywords:
+    one = len(e.arguments) == len(symbol.declaration.parameters) == 1 and not e.keywords
+    if own and one:
         _note(c, e, f"op.{name}")
         return elementwise_builtins.elementwise(c, e, f"op.{name}", e.arguments[0])
     wanted = len(symbol.declaration.parameters)

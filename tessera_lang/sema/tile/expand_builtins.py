@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from tessera_grammar.array_function_names import ARRAY_NAMES
+
 from tessera_lang.evaluate.expansion_texts import DERIVED, OF_BOOLS, text_of
 from tessera_lang.evaluate.foreign_names import OTHER_AXES
 from tessera_lang.record import replace
@@ -29,10 +31,21 @@ def is_derived(name: str) -> bool:
     return name.removeprefix("op.") in DERIVED
 
 
+def _needed(member: str) -> list[str]:
+    """The parameters that a call has to say."""
+    one = ARRAY_NAMES.get(member)
+    return [] if one is None else one.parameters.split()[: one.required]
+
+
 def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     """A call of ``op.name``, typed as what it stands for."""
     member = name.removeprefix("op.")
-    given: Bound = {n: a for n, a in bound.items() if not isinstance(a, ast.NoneLit)}
+    given: Bound = {}
+    for n, argument in bound.items():
+        if not isinstance(argument, ast.NoneLit):
+            given[n] = argument
+        elif n in _needed(member):
+            return c.report("T0205", f"`{name}` takes an array as `{n}`, not None", argument.span)
     first = next(iter(given.values()))
     dtype = F32
     if not isinstance(first, (ast.TupleExpr, ast.ListExpr)):

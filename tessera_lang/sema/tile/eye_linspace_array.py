@@ -41,6 +41,8 @@ def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             found = capacities(c, bound[name], "`op.eye`")
             if found is None:
                 return c.nothing()
+            if len(found) != 1:
+                return c.report("T0205", f"`op.eye` takes one size as `{name}`", bound[name].span)
             room.append(found[0])
     if "k" in bound and not is_silent(c.infer(bound["k"])):
         index_argument(c, bound["k"])

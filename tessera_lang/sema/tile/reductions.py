@@ -290,6 +290,9 @@ def scan(c: TileContext, name: str, bound: Bound) -> Term:
             "T0105", f"`{name}` of several axes needs `axis=`", bound["x"].span,
             helps=(f"of all elements in a row write `{name}(op.ravel({source_of(bound['x'])}))`",),
         )  # fmt: skip
+    if not tile.axes:
+        return c.report("T0604", f"`{name}` goes along an axis, and a number has none",
+                        bound["x"].span)  # fmt: skip
     kind = {"op.cumsum": "sum", "op.cumprod": "prod"}.get(name, name[-3:])
     dtype = result_dtype(c, kind, tile.dtype, bound["x"])
     if dtype is None:
