@@ -31,7 +31,6 @@ from tessera_lang.types.dtype import (
     DType,
     common_dtype,
     dtype_named,
-    mean_dtype,
 )
 from tessera_lang.types.shape import Dim
 
@@ -139,13 +138,16 @@ def _reduction(kind: str) -> ArrayFunction:
     return function
 
 
+def _spreading(w: GraphWorld, value: object) -> Value:
+    """An array in the floats in which its elements are squared."""
+    x = w.in_floats(_array(w, value))
+    return w.builder.cast(x, w.floats) if x.tensor_type.dtype == BOOL else x
+
+
 def _variance(w: GraphWorld, given: Given) -> Value:
     """Of the elements along axes, in the dtype of the array, with all its axes."""
-    x = _array(w, given["x"])
+    x = _spreading(w, given["x"])
     rank = x.tensor_type.rank
-    if not x.tensor_type.dtype.is_float:
-        wide = mean_dtype(x.tensor_type.dtype)
-        raise not_here("the variance of integers", f"convert the array first: `.to({wide})`")
     axis = given.get("axis")
     axes = tuple(range(rank)) if axis is None else tuple(
         sorted(w.axis("axis", a, rank) for a in _integers(axis)))  # fmt: skip
@@ -181,7 +183,7 @@ def _without_axes(w: GraphWorld, given: Given, value: Value) -> object:
 
 
 def _norm(w: GraphWorld, given: Given) -> object:
-    x = _array(w, given["x"])
+    x = _spreading(w, given["x"])
     square = GraphArray(w.builder.mul(x, x))
     axis = given.get("axis")
     axes = x.tensor_type.rank if axis is None else len(_integers(axis))
@@ -193,15 +195,16 @@ def _norm(w: GraphWorld, given: Given) -> object:
 
 
 def _softmax(w: GraphWorld, given: Given) -> object:
-    x = _array(w, given["x"])
+    x = w.in_floats(_array(w, given["x"]))
     return GraphArray(w.op("softmax", x, axis=_axis(w, given, x, -1)))
 
 
 def _logsumexp(w: GraphWorld, given: Given) -> object:
-    x = _array(w, given["x"])
+    x = w.in_floats(_array(w, given["x"]))
     rank = x.tensor_type.rank
     axis = given.get("axis")
-    axes = tuple(range(rank)) if axis is None else tuple(a % rank for a in _integers(axis))
+    axes = tuple(range(rank)) if axis is None else tuple(
+        w.axis("axis", a, rank) for a in _integers(axis))  # fmt: skip
     keepdims = given.get("keepdims", False) is True
     if axis is None and rank > 1:
         x, axes = w.builder.reshape(x, (math.prod(_known(x, "`op.logsumexp`")),)), (0,)

@@ -25,14 +25,19 @@ def elementwise(name: str) -> ArrayFunction:
         value = w.lifted(x)
         if isinstance(x, GraphNumber):
             return w.like(x)(w.op(name, w.builder.cast(value, F64)))
-        return GraphArray(w.op(name, value))
+        return GraphArray(w.op(name, value if name in _OF_INTEGERS else w.in_floats(value)))
 
     return function
+
+
+_OF_INTEGERS = ("relu", "floor", "ceil", "trunc", "round")  # which integers remain integers of
 
 
 def _pair(name: str, first: str, second: str) -> ArrayFunction:
     def function(w: GraphWorld, given: Given) -> object:
         a, b = w.meet(given[first], given[second])
+        if name != "pow":
+            a, b = w.in_floats(a), w.in_floats(b)
         return GraphArray(w.op(name, a, b))
 
     return function
@@ -49,7 +54,7 @@ def _signbit(w: GraphWorld, given: Given) -> object:
 
 
 def _hypot(w: GraphWorld, given: Given) -> object:
-    a, b = w.meet(given["a"], given["b"])
+    a, b = map(w.in_floats, w.meet(given["a"], given["b"]))
     return GraphArray(w.op("sqrt", w.builder.add(w.builder.mul(a, a), w.builder.mul(b, b))))
 
 

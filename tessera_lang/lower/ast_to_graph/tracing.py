@@ -101,10 +101,11 @@ class TracingHost(Host):
         stacked."""
         if not isinstance(value, tuple | list) or not value:
             return cast("object", value)
-        if not self.world.is_own(cast("object", value)):
+        given = cast("tuple[object, ...]", value)
+        if not self.world.is_own(given):
             with located(span):
-                return self._of_the_base("a list beside an array", super().as_operand, value, span)
-        items = [self.as_operand(v, span) for v in cast("tuple[object, ...]", value)]
+                return self._of_the_base("a list beside an array", super().as_operand, given, span)
+        items = [self.as_operand(v, span) for v in given]
         if all(map(is_number, items)):
             return self.world.of_known_and_own(items)
         stack = ast.Attribute(span, ast.Name(span, "op"), "stack", span)
@@ -128,7 +129,7 @@ class TracingHost(Host):
                 return self._in_memory(function, arguments, scope)
             return super().builtin_call(function, arguments, scope)
         if function.name != "op.array":
-            arguments = with_arrays(self, function.name, arguments)
+            arguments = with_arrays(cast("BuiltinHost", self), function.name, arguments)
         arguments, floats = in_64_bits(self.world, function.name, arguments)
         made = self._of_the_graph(function, arguments, scope)
         if floats is not None and not isinstance(made, GraphNumber):

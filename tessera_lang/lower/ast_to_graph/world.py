@@ -102,14 +102,7 @@ class GraphWorld:
             if known is array:
                 return value
         if self.outer is None or not self.outer.is_array(array):
-            helps = (
-                ("put its parts together: `op.stack((a, b))`",)
-                if isinstance(array, list | tuple)
-                else ()
-            )
-            raise WorldFault(
-                f"an array is expected here, not {kind_of(array)}", code="T0818", helps=helps
-            )
+            raise WorldFault(f"an array is expected here, not {kind_of(array)}", code="T0818")
         value = Value(self.type_of(array), f"captured{len(self.captured)}")
         self.captured.append((array, value))
         return value
@@ -312,6 +305,13 @@ class GraphWorld:
         if self.is_own(a) or self.is_own(b):
             return a is b
         return self._outer().shares(a, b)
+
+    def in_floats(self, value: Value) -> Value:
+        """Integers as the floats that they become by themselves; anything else as it is."""
+        dtype = value.tensor_type.dtype
+        if not dtype.is_integer or dtype == BOOL:
+            return value
+        return self.builder.cast(value, float_of_integers(dtype, self.floats))
 
     def of_known_and_own(self, numbers: Sequence[object]) -> GraphArray:
         """An array of one axis of numbers, some of which the function computes."""
