@@ -19,6 +19,7 @@ from tessera_lang.lower.ast_to_graph.elementwise_functions import (
     Given,
     elementwise,
 )
+from tessera_lang.lower.ast_to_graph.integer_operands import in_floats
 from tessera_lang.lower.ast_to_graph.padding import pad
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
@@ -140,7 +141,7 @@ def _reduction(kind: str) -> ArrayFunction:
 
 def _spreading(w: GraphWorld, value: object) -> Value:
     """An array in the floats in which its elements are squared."""
-    x = w.in_floats(_array(w, value))
+    x = in_floats(w, _array(w, value))
     return w.builder.cast(x, w.floats) if x.tensor_type.dtype == BOOL else x
 
 
@@ -195,12 +196,12 @@ def _norm(w: GraphWorld, given: Given) -> object:
 
 
 def _softmax(w: GraphWorld, given: Given) -> object:
-    x = w.in_floats(_array(w, given["x"]))
+    x = in_floats(w, _array(w, given["x"]))
     return GraphArray(w.op("softmax", x, axis=_axis(w, given, x, -1)))
 
 
 def _logsumexp(w: GraphWorld, given: Given) -> object:
-    x = w.in_floats(_array(w, given["x"]))
+    x = in_floats(w, _array(w, given["x"]))
     rank = x.tensor_type.rank
     axis = given.get("axis")
     axes = tuple(range(rank)) if axis is None else tuple(

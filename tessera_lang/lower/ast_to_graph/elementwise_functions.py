@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import cast
 
 from tessera_lang.ir.graph.elementwise import FUNCTIONS
+from tessera_lang.lower.ast_to_graph.integer_operands import in_floats
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
@@ -25,7 +26,7 @@ def elementwise(name: str) -> ArrayFunction:
         value = w.lifted(x)
         if isinstance(x, GraphNumber):
             return w.like(x)(w.op(name, w.builder.cast(value, F64)))
-        return GraphArray(w.op(name, value if name in _OF_INTEGERS else w.in_floats(value)))
+        return GraphArray(w.op(name, value if name in _OF_INTEGERS else in_floats(w, value)))
 
     return function
 
@@ -37,7 +38,7 @@ def _pair(name: str, first: str, second: str) -> ArrayFunction:
     def function(w: GraphWorld, given: Given) -> object:
         a, b = w.meet(given[first], given[second])
         if name != "pow":
-            a, b = w.in_floats(a), w.in_floats(b)
+            a, b = in_floats(w, a), in_floats(w, b)
         return GraphArray(w.op(name, a, b))
 
     return function
@@ -54,7 +55,7 @@ def _signbit(w: GraphWorld, given: Given) -> object:
 
 
 def _hypot(w: GraphWorld, given: Given) -> object:
-    a, b = map(w.in_floats, w.meet(given["a"], given["b"]))
+    a, b = (in_floats(w, v) for v in w.meet(given["a"], given["b"]))
     return GraphArray(w.op("sqrt", w.builder.add(w.builder.mul(a, a), w.builder.mul(b, b))))
 
 

@@ -49,6 +49,7 @@ from tessera_lang.lower.ast_to_graph.counted_loops import (
     places_of,
 )
 from tessera_lang.lower.ast_to_graph.custom_gradients import CustomGradient, Run
+from tessera_lang.lower.ast_to_graph.integer_operands import of_numbers_in_a_row
 from tessera_lang.lower.ast_to_graph.kernel_calls import launched, type_of
 from tessera_lang.lower.ast_to_graph.leaves import is_value, leaves
 from tessera_lang.lower.ast_to_graph.loop_counters import Counter
@@ -107,7 +108,7 @@ class TracingHost(Host):
                 return self._of_the_base("a list beside an array", super().as_operand, given, span)
         items = [self.as_operand(v, span) for v in given]
         if all(map(is_number, items)):
-            return self.world.of_known_and_own(items)
+            return of_numbers_in_a_row(self.world, items)
         stack = ast.Attribute(span, ast.Name(span, "op"), "stack", span)
         call = ast.Call(span, stack, (ast.Name(span, "items"),))
         return self.value(call, Scope("", {"items": items}))

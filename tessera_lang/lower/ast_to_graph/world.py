@@ -17,6 +17,7 @@ from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.lower.ast_to_graph.integer_operands import compared_exactly
 from tessera_lang.lower.ast_to_graph.loop_counters import (
     Counter,
     Frame,
@@ -306,24 +307,6 @@ class GraphWorld:
             return a is b
         return self._outer().shares(a, b)
 
-    def in_floats(self, value: Value) -> Value:
-        """Integers as the floats that they become by themselves; anything else as it is."""
-        dtype = value.tensor_type.dtype
-        if not dtype.is_integer or dtype == BOOL:
-            return value
-        return self.builder.cast(value, float_of_integers(dtype, self.floats))
-
-    def of_known_and_own(self, numbers: Sequence[object]) -> GraphArray:
-        """An array of one axis of numbers, some of which the function computes."""
-        values = [self.lifted(n) for n in numbers]
-        dtypes = {v.tensor_type.dtype for v in values}
-        common = F64 if F64 in dtypes else BOOL if dtypes == {BOOL} else I64
-        parts = [self.builder.reshape(self.builder.cast(v, common), (1,)) for v in values]
-        made = self.op("concat", *parts, axis=0)
-        if common != F64 or any(map(is_double, numbers)):
-            return GraphArray(made)
-        return GraphArray(self.builder.cast(made, self.floats), made)
-
     # --- arithmetic --------------------------------------------------------------------
 
     def unary(self, operator: str, a: object) -> object:
@@ -376,6 +359,9 @@ class GraphWorld:
     def _binary(self, operator: str, a: object, b: object) -> object:
         """Of dtypes as they are."""
         like = self.like(a, b)
+        exact = operator in _COMPARISONS and compared_exactly(self, _OPERATORS[operator], a, b)
+        if exact:
+            return like(exact)
         numbers = like is not GraphArray
         if operator == "**" and isinstance(b, int | float) and not isinstance(b, bool):
             power = known_power(self.builder, self.lifted(a), b)
