@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
+    from typing import Literal
 
     from tessera_lang.diagnostics.diagnostic import TesseraError
     from tessera_lang.target.typing_protocols import (
@@ -57,6 +58,13 @@ if TYPE_CHECKING:
 
     def fused(function: Any) -> Any: ...
 
+    def bench(
+        function: Callable[..., Any], *arguments: Any,
+        peers: Mapping[str, Callable[..., Any]] | None = None,
+        cache: Literal["warm", "cold"] = "warm", seconds: float = 1.0, precision: float = 0.01,
+        device: int | Literal["cpu"] | None = None,
+    ) -> Any: ...  # fmt: skip
+
     def grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any: ...
 
     def value_and_grad(
@@ -81,9 +89,9 @@ if TYPE_CHECKING:
 
 
 _RUNTIME_NAMES = frozenset({
-    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "fused", "get_num_threads", "grad",
-    "jax", "jvp", "load", "load_built", "set_num_threads", "synchronize", "to_device", "torch",
-    "value_and_grad", "vjp",
+    "NoSuchKernel", "TesseraWarning", "bench", "compile", "from_device", "fused",
+    "get_num_threads", "grad", "jax", "jvp", "load", "load_built", "set_num_threads",
+    "synchronize", "to_device", "torch", "value_and_grad", "vjp",
 })  # fmt: skip
 _TYPES = frozenset({
     "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
@@ -91,7 +99,7 @@ _TYPES = frozenset({
 
 __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
-    "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
+    "Target", "TesseraError", "TesseraWarning", "__version__", "bench", "compile", "from_device",
     "fused", "get_num_threads", "grad", "jax", "jvp", "load", "load_built", "set_num_threads",
     "synchronize", "to_device", "torch", "value_and_grad", "vjp",
 ]  # fmt: skip

@@ -48,6 +48,7 @@ GUARDS = {
     "device/workspace:_Memories.before": "_lock",
     "device/workspace:_Memories.held": "_lock; launches of a stream come one after the other",
     "llvm/fork_safety:forks_wait": ONCE,
+    "measure/statistics:_outer_rank": ATOMIC,
     "nvptx/hopper/fragments:": COMPILER,
     "nvptx/toolchain/llvm_to_ptx:_initialise": COMPILER,
     "nvptx/toolchain/llvm_to_ptx:_machine": COMPILER,

@@ -20,12 +20,13 @@ from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 
 if TYPE_CHECKING:
+    from tessera_backend.runtime.benchmarks import Benchmark
     from tessera_backend.runtime.compiler import SessionProvider
     from tessera_backend.runtime.device_array import DeviceArray
     from tessera_lang.target.host_world import KernelCompiler, World
 
 __all__ = [
-    "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device",
+    "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "bench", "compile", "from_device",
     "fused", "get_num_threads", "grad", "jvp", "load", "load_built", "set_num_threads",
     "synchronize", "to_device", "value_and_grad", "vjp",
 ]  # fmt: skip
@@ -158,6 +159,25 @@ def fused(function: Any) -> Any:
     from tessera_backend.runtime.derivatives import fused as as_graph
 
     return as_graph(function)
+
+
+@ends_at_the_caller
+def bench(
+    function: Callable[..., Any], *arguments: Any,
+    peers: Mapping[str, Callable[..., Any]] | None = None, cache: str = "warm",
+    seconds: float = 1.0, precision: float = 0.01, device: int | str | None = None,
+) -> Benchmark:  # fmt: skip
+    """What a call ``function(*arguments)`` takes, beside ``peers``: callables by their names, each
+    called with the same arguments and measured in turn with the function.
+
+    ``cache``: ``warm`` measures calls one behind the other, ``cold`` empties the last cache before
+    each. ``seconds``: about how long to measure for each callable; ``precision``: the part of the
+    median by which its confidence interval (95 %) may go up and down, where measuring ends earlier.
+    ``device``: whose clock counts, ``"cpu"`` or a number; None: that of the arguments. Raises
+    TesseraError (T0859), and what a call raises."""
+    from tessera_backend.runtime.benchmarks import bench as measured
+
+    return measured(function, arguments, peers or {}, cache, seconds, precision, device)
 
 
 def _check_target(target: str) -> None:

@@ -37,6 +37,7 @@ _ROWS = (
     Code("T0856", "thread-count", "A number of threads is not an integer from 1 to 256."),
     Code("T0857", "no-effect", "A kernel returns nothing and changes none of its arguments."),
     Code("T0858", "framework-operator", "A function cannot be an operator of PyTorch or JAX."),
+    Code("T0859", "measurement", "A measurement is asked for in a way that cannot be made."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

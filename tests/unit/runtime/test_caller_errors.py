@@ -138,6 +138,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Path], Any]]] = {
     # loading
     "no file": ("T0810", lambda m, p: tessera.load(p / "none.tessera")),
     "a folder": ("T0810", lambda m, p: tessera.load(p)),
+    "a cache": ("T0859", lambda m, p: tessera.bench(m.mean, f32(4), cache="hot")),
     "no library": ("T0130", lambda m, p: tessera.load("std.nothing")),
     "no target": ("T0814", lambda m, p: tessera.load("std.reduce", target="tpu")),
     "no architecture": ("T0880", lambda m, p: tessera.load("std.reduce", arch_as="sm_1")),

@@ -1,0 +1,1 @@
+"""Measuring: clocks, statistics, and samples that are taken in turn."""
