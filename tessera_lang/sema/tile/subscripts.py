@@ -5,7 +5,7 @@ Owns capacity and extent of what a subscript names. Must not know what is done w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from tessera_lang.record import replace
@@ -205,8 +205,9 @@ def _of_array(
         is_whole(i) or isinstance(i, ast.NoneLit) or _is_open(x)
         for i, x in zip(e.items, terms, strict=True)
     )
-    room = not whole or has_room(c, base.shape)
-    for item, term in zip(e.items, terms, strict=True):
+    slices = _slice_axes(c, e, base, target)
+    room = has_room(c, base.shape) if whole else bool(c.loops) or not _any_open(slices.values())
+    for number, (item, term) in enumerate(zip(e.items, terms, strict=True)):
         if isinstance(item, ast.NoneLit):
             axes.append(TileAxis(1, 1))
             continue
@@ -214,7 +215,7 @@ def _of_array(
         if is_whole(item):
             axes.append(whole_axis(c, size, room=room))
         elif isinstance(item, ast.SliceExpr):
-            axis = slice_axis(c, item, size, position, e, target=target)
+            axis = slices[number]
             if axis is None or axis.capacity != 1:  # of one place it is what an index is
                 takes_parts(c)
             good = good and axis is not None
@@ -238,6 +239,27 @@ def _of_array(
     if not axes:
         return element(c, e, base)
     return Tile(base.dtype, tuple(axes))
+
+
+def _slice_axes(
+    c: TileContext, e: ast.Subscript, base: Tensor, target: bool
+) -> dict[int, TileAxis | None]:
+    """What each ``start:stop`` takes, by its number among the items."""
+    found: dict[int, TileAxis | None] = {}
+    position = 0
+    for number, item in enumerate(e.items):
+        if isinstance(item, ast.NoneLit):
+            continue
+        if isinstance(item, ast.SliceExpr) and not is_whole(item):
+            size = base.shape[position]
+            found[number] = slice_axis(c, item, size, position, e, target=target)
+        position += 1
+    return found
+
+
+def _any_open(axes: Iterable[TileAxis | None]) -> bool:
+    """Whether one has no room: what is taken is an iteration space then, also along whole axes."""
+    return any(a is not None and a.capacity is None for a in axes)
 
 
 def _is_open(term: Term) -> bool:
