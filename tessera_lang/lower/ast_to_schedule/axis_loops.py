@@ -133,23 +133,51 @@ class Nests:
         self, root: Node, axes: Sequence[Window | None], body: Body, *, element_wise: bool = False,
         plain: bool = False,
     ) -> None:  # fmt: skip
-        """``body`` for windows that cover a result; None stands for an axis to be cut. Axes before
-        the last two are cut into single elements, unless the result is made ``element_wise`` and
-        there may be few elements along the last two. ``plain``: nobody expects these loops to be
-        spread over groups."""
+        """``body`` for windows that cover a result; None stands for an axis to be cut. Axes other
+        than rows and columns are cut into single elements, unless the result is made
+        ``element_wise`` and there may be few elements along the last two. ``plain``: nobody
+        expects these loops to be spread over groups."""
         rank = len(axes)
-        labels: list[str | int] = [
-            f"${i - max(rank - 2, 0)}" if i >= rank - 2 else 1 for i in range(rank)
+        windows: list[AnyWindow] = [
+            OpenWindow(str(i)) if w is None else w for i, w in enumerate(axes)
         ]
+        rows = self._rows_and_columns(root, windows)
+        labels: list[str | int] = [f"${rows.index(i)}" if i in rows else 1 for i in range(rank)]
         if element_wise and not self._fill_a_group(root.axes[-2:]):
             labels[: rank - 2] = [f"$b{i}" for i in range(rank - 2)]
         self.name(root, [x if axes[i] is None else "" for i, x in enumerate(labels)])
         self.names.count = max(self.names.count, min(rank, 2))
-        windows: list[AnyWindow] = [
-            OpenWindow(str(i)) if w is None else w for i, w in enumerate(axes)
-        ]
         self.plain = plain
         self._nest(root, windows, labels, body)
+
+    def _rows_and_columns(self, root: Node, windows: Sequence[AnyWindow]) -> tuple[int, ...]:
+        """The axes of a result that tiles have: the last two, or those along which the products
+        below have their rows and columns. ``op.einsum("bhst,bthd->bshd", p, v)`` has `s` and `d`;
+        tiles of `h` and `d` would make each product one row high."""
+        rank = len(windows)
+        last = tuple(range(max(rank - 2, 0), rank))
+        if rank < 3:
+            return last
+        found: list[tuple[int, ...]] = []
+        seen: set[tuple[int, tuple[str | int, ...]]] = set()
+
+        def visit(node: Node, around: Sequence[AnyWindow]) -> None:
+            key = id(node), tuple(_labels(around))
+            if key in seen:
+                return
+            seen.add(key)
+            if isinstance(node, Product):
+                names = [w.name if isinstance(w, OpenWindow) else "" for w in around[-2:]]
+                if all(n.isdigit() for n in names) and names[0] != names[1]:
+                    found.append(tuple(sorted(map(int, names))))
+                return
+            for operand, inner in zip(
+                operands_of(node), self.demand.below(node, around), strict=True
+            ):
+                visit(operand, inner)
+
+        visit(root, windows)
+        return last if not found or last in found else found[0]
 
     def _fill_a_group(self, axes: Sequence[Axis]) -> bool:
         sizes = [self.b.known(a.extent) for a in axes]

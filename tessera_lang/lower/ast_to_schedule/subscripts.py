@@ -213,6 +213,8 @@ class _Slice:
             s.b.assertion(whole, s.low.site(verb, self.span, base.view.name))
         if self.write and room is not None:
             axis = Axis(room, axis.capacity)
+        if item.upper is None or (_literal(s, item.upper) or 0) < 0:
+            self.taken_whole.append(len(self.axes))  # as far as the array goes
         self._keep(position, step, axis, room)
 
     def _keep(self, position: int, step: int, axis: Axis, room: Value | None = None) -> None:
