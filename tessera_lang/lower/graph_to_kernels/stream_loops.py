@@ -79,9 +79,12 @@ class StreamLoops:
             v for v in self.state.needed - self.state.there - {value}
             if not below & self.state.bits((v,))
         )  # fmt: skip
+        known = dict[Value, int]()
         for other in sorted(waiting, key=lambda v: -self.state.order[v]):
             own = self._first_reduction(other)
             if own is None or self.state.below((other,)) & self.state.bits((value,)):
+                continue
+            if not self._products_of(other, known) & self.state.bits(loop.kernel.products):
                 continue
             try:
                 alone = self._written({other: own})
@@ -95,6 +98,26 @@ class StreamLoops:
             if shared and not self.state.needs_itself(both.parts, both.kernel, self.state.found):
                 firsts[other], loop = own, both
         return loop
+
+    def _products_of(self, value: Value, known: dict[Value, int]) -> int:
+        """The products that a loop of a value may compute, as bits: all below it that are not
+        behind what is in memory. ``known``: of values, for what is needed now."""
+        state, left = self.state, [value]
+        while left:
+            at = left[-1]
+            operation = state.made.get(at)
+            before = () if operation is None else tuple(
+                v for v in operation.operands if v not in state.needed or self._is_row_result(v)
+            )  # fmt: skip
+            if waiting := [v for v in before if v not in known]:
+                left += waiting
+                continue
+            left.pop()
+            known[at] = state.bits((at,)) if operation is not None and (
+                operation.name == "graph.matmul") else 0  # fmt: skip
+            for v in before:
+                known[at] |= known[v]
+        return known[value]
 
     def _first_reduction(self, value: Value) -> Operation | None:
         """The nearest reduction of what products compute."""
