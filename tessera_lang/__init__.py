@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     def get_num_threads() -> int: ...
 
-    def fused(function: Any) -> Any: ...
+    def fused(function: Any, *, memory_budget: float | None = None) -> Any: ...
 
     def bench(
         function: Callable[..., Any], *arguments: Any,
@@ -65,11 +65,15 @@ if TYPE_CHECKING:
         device: int | Literal["cpu"] | None = None,
     ) -> Any: ...  # fmt: skip
 
-    def grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any: ...
+    def grad(
+        function: Any, wrt: str | int | Sequence[str | int] | None = None, *,
+        memory_budget: float | None = None,
+    ) -> Any: ...  # fmt: skip
 
     def value_and_grad(
-        function: Any, wrt: str | int | Sequence[str | int] | None = None
-    ) -> Any: ...
+        function: Any, wrt: str | int | Sequence[str | int] | None = None, *,
+        memory_budget: float | None = None,
+    ) -> Any: ...  # fmt: skip
 
     def vjp(function: Any, *arguments: Any) -> tuple[Any, Any]: ...
 

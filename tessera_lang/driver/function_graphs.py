@@ -75,7 +75,11 @@ def graph_text(
         ),))  # fmt: skip
     (made,) = prepared(session.runner, Program("graph", (decompose(made),))).operations
     say = {"fused": plan_text, "fusion": fusion_text, "memory": memory_text}[stage]
-    return say(made, plan_of(made, (), machine=machine))
+    try:
+        plan = plan_of(made, (), machine=machine, budget=session.memory_budget)
+    except HostFault as error:
+        raise session.error(error.diagnostics) from None
+    return say(made, plan)
 
 
 def _annotations(signature: str, function: ast.FunctionDef) -> dict[str, ast.TypeExpr]:

@@ -14,9 +14,9 @@ from tessera_lang.target.backend import backend_named
 from tessera_lang.target.machine import Machine, machine_of
 
 
-def graphs_of(runner: PassRunner) -> Graphs:
-    """What a session makes of graphs, by its runner."""
-    return Graphs(lambda program: prepared(runner, program), planned_for)
+def graphs_of(runner: PassRunner, budget: int) -> Graphs:
+    """What a session makes of graphs, by its runner. ``budget``: see ``Graphs``."""
+    return Graphs(lambda program: prepared(runner, program), planned_for, budget=budget)
 
 
 def planned_for(target: str, arch: str = "") -> Machine | None:

@@ -121,6 +121,7 @@ class Instances(Scopes):
         self.runner = PassRunner()
         self.proofs: Proofs | None = None  # of processes before
         self._graphs: Graphs | None = None
+        self.memory_budget = 0  # bytes of a call of fused functions that say none; 0: no limit
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._used: dict[str, Used] = {}  # what the last check of each file asked for
@@ -137,7 +138,7 @@ class Instances(Scopes):
         from tessera_lang.lower.ast_to_graph.derivative import differentiated
 
         if self._graphs is None:
-            self._graphs = graphs_of(self.runner)
+            self._graphs = graphs_of(self.runner, self.memory_budget)
         return differentiated(host, derivative, values, call, cotangent, self._graphs)
 
     def effects(
@@ -159,7 +160,7 @@ class Instances(Scopes):
         from tessera_lang.driver.kernel_profiling import Compiler, profiled
 
         if self._graphs is None:
-            self._graphs = graphs_of(self.runner)
+            self._graphs = graphs_of(self.runner, self.memory_budget)
         profiled(cast("Compiler", self), host, derivative, values, call, self._graphs, trace)
 
     @property

@@ -436,6 +436,14 @@ class Session(Instances):
     ) -> Artifact:  # fmt: skip
         """Code of a kernel for a target. ``grid_rank``: axes of the grid that a call of a lane
         kernel gives, 0 for as many as the kernel asks for. Raises TesseraError, InternalFault."""
+        return self.begin_kernel(path, name, signature, options, stages, grid_rank)()
+
+    def begin_kernel(
+        self, path: str, name: str, signature: Signature, options: TargetOptions,
+        stages: tuple[str, ...] = (), grid_rank: int = 0,
+    ) -> Callable[[], Artifact]:  # fmt: skip
+        """What waits for the code of a kernel, on which another program or thread works meanwhile.
+        Both raise as ``compile_kernel`` does."""
         machine, options = self._machine_of(path, name, options)
         backend = self._backend(options)
 
@@ -447,12 +455,26 @@ class Session(Instances):
             ready = self.runner.run(program, passes) if passes else program
             return begin_code(self.runner, backend, (ready, plan, options, stages))
 
-        try:
+        with self._told_of_faults():
             if machine is None:
-                return begun(*self.tile(path, name, signature, grid_rank=grid_rank))()
-            made = one_call(self._compiled_launches(path, name, signature, machine, begun))
-            return replace(made, diagnostics=(*self._told(path, name, signature, machine),
-                                              *made.diagnostics))  # fmt: skip
+                waiting = begun(*self.tile(path, name, signature, grid_rank=grid_rank))
+            else:
+                waiting = self._begin_launches(path, name, signature, machine, begun)
+
+        def finished() -> Artifact:
+            with self._told_of_faults():
+                made = waiting()
+                if machine is None:
+                    return made
+                said = self._told(path, name, signature, machine)
+                return replace(made, diagnostics=(*said, *made.diagnostics))
+
+        return finished
+
+    @contextmanager
+    def _told_of_faults(self) -> Generator[None]:
+        try:
+            yield
         except InternalFault as error:
             self.faults.append(error)
             raise
@@ -500,9 +522,9 @@ class Session(Instances):
         made = self.for_machine(path, name, signature, machine)
         return [launch.lowered for launch in made.launches if launch.lowered is not None]
 
-    def _compiled_launches(
+    def _begin_launches(
         self, path: str, name: str, signature: Signature, machine: Machine, begun: Begin
-    ) -> list[Artifact]:
+    ) -> Callable[[], Artifact]:
         """Code of a tile kernel: of each of its launches, with few registers in memory."""
         self.tile(path, name, signature, machine)
         instance = self._sound(path, name, signature)
@@ -512,16 +534,20 @@ class Session(Instances):
             lowered = launch.machines[machine].lowered
             assert lowered is not None
             running.append(begun(*lowered))
-        found: list[Artifact] = []
-        for launch, finish in zip(made.launches, running, strict=True):
-            artifact = finish()
-            if artifact.resources.spill_bytes > 0:
-                artifact = without_spills(
-                    launch, machine, artifact, lambda program, plan: begun(program, plan)(),
-                    self.runner,
-                )  # fmt: skip
-            found.append(artifact)
-        return found
+
+        def finished() -> Artifact:
+            found: list[Artifact] = []
+            for launch, finish in zip(made.launches, running, strict=True):
+                artifact = finish()
+                if artifact.resources.spill_bytes > 0:
+                    artifact = without_spills(
+                        launch, machine, artifact, lambda program, plan: begun(program, plan)(),
+                        self.runner,
+                    )  # fmt: skip
+                found.append(artifact)
+            return one_call(found)
+
+        return finished
 
     def machine(self, target: str, arch: str) -> Machine:
         """The machine that a tile kernel is scheduled for. Raises TesseraError."""

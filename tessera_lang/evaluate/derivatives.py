@@ -19,7 +19,8 @@ from tessera_lang.types.dtype import DType
 
 def _derivative(name: str, with_value: bool) -> Function:
     def function(host: Host, arguments: Arguments, path: str) -> object:
-        bound = bind(arguments, name, ("f", "wrt"), 1)
+        bound = bind(arguments, name, ("f", "wrt", "memory_budget"), 1)
+        bytes_ = budget_of(bound.get("memory_budget"), arguments.span_of("memory_budget", 2))
         of = bound["f"]
         if isinstance(of, Unknown):
             return Unknown()
@@ -28,14 +29,14 @@ def _derivative(name: str, with_value: bool) -> Function:
             raise fault("T0761", message, arguments.span_of("f", 0),
                         helps=("write a plain function of what it computes",))  # fmt: skip
         wrt, single = named(bound.get("wrt"), arguments.span_of("wrt", 1))
-        return derivative_of(of, wrt, single, with_value, name, arguments.call.span)
+        return derivative_of(of, wrt, single, with_value, name, arguments.call.span, bytes_)
 
     return function
 
 
 def derivative_of(
     of: HostFunction | Derivative, wrt: tuple[str | int, ...], single: bool, with_value: bool,
-    name: str, span: Span,
+    name: str, span: Span, budget: int = 0,
 ) -> Derivative:  # fmt: skip
     """A derivative by parameters that the function has, by name or number. Raises HostFault."""
     inner = of.innermost if isinstance(of, Derivative) else of
@@ -50,7 +51,26 @@ def derivative_of(
         names.append(known[parameter] if isinstance(parameter, int) else parameter)
     if not wrt and not known:
         raise fault("T0761", f"`{name}` of a function without parameters", span)
-    return Derivative(of, tuple(names) or (known[0],), single, with_value)
+    _check_inner(of, span)
+    return Derivative(of, tuple(names) or (known[0],), single, with_value, budget=budget)
+
+
+def budget_of(given: object, span: Span) -> int:
+    """Bytes that ``memory_budget=`` says, 0 where it is left out. Raises HostFault."""
+    if given is None or isinstance(given, Unknown):
+        return 0
+    whole = isinstance(given, float) and given.is_integer()
+    if isinstance(given, bool) or not (isinstance(given, int) or whole) or given <= 0:
+        raise fault("T0762", "`memory_budget=` is a number of bytes above 0", span,
+                    helps=("write it as a number: `memory_budget=8e9`",))  # fmt: skip
+    return int(given)
+
+
+def _check_inner(of: HostFunction | Derivative, span: Span) -> None:
+    if isinstance(of, Derivative) and of.budget:
+        message = f"`{of.name}` has a memory budget, and is part of another function here"
+        raise fault("T0762", message, span,
+                    helps=("say `memory_budget=` of the outermost function",))  # fmt: skip
 
 
 def named(given: object, span: Span) -> tuple[tuple[str | int, ...], bool]:
@@ -71,19 +91,21 @@ def _is_parameter(value: object) -> bool:
 
 
 def _fused(host: Host, arguments: Arguments, path: str) -> object:
-    bound = bind(arguments, "fused", ("f",), 1)
+    bound = bind(arguments, "fused", ("f", "memory_budget"), 1)
+    budget = budget_of(bound.get("memory_budget"), arguments.span_of("memory_budget", 1))
     of = bound["f"]
     if isinstance(of, Unknown):
         return Unknown()
-    return fused_of(of, arguments.span_of("f", 0))
+    return fused_of(of, arguments.span_of("f", 0), budget)
 
 
-def fused_of(of: object, span: Span) -> Derivative:
+def fused_of(of: object, span: Span, budget: int = 0) -> Derivative:
     """A plain function as one graph. Raises HostFault."""
     if not isinstance(of, HostFunction | Derivative):
         message = f"`fused` takes a plain function, not {kind_of(of)}"
         raise fault("T0761", message, span, helps=("write a plain function of what it computes",))
-    return Derivative(of, (), single=True, with_value=True)
+    _check_inner(of, span)
+    return Derivative(of, (), single=True, with_value=True, budget=budget)
 
 
 def _vjp(host: Host, arguments: Arguments, path: str) -> object:
@@ -91,6 +113,7 @@ def _vjp(host: Host, arguments: Arguments, path: str) -> object:
     of = _function_of("vjp", arguments)
     if of is None:
         return Unknown()
+    _check_inner(of, arguments.call.span)
     call = ast.Call(arguments.call.span, arguments.call.function, arguments.call.arguments[1:],
                     arguments.call.keywords)  # fmt: skip
     given = Arguments(call, arguments.values[1:], arguments.keywords)
@@ -125,6 +148,7 @@ def _jvp(host: Host, arguments: Arguments, path: str) -> object:
     of = _function_of("jvp", arguments)
     if of is None:
         return Unknown()
+    _check_inner(of, arguments.call.span)
     primals, tangents = (
         _listed(bound[n], n, arguments.span_of(n, i)) for i, n in ((1, "primals"), (2, "tangents"))
     )

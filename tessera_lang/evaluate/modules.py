@@ -311,14 +311,17 @@ def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
         of = scope.values.get(first.id)
     elif isinstance(first, ast.Lambda):
         of = HostFunction(first, scope)
+    budget, keywords = _budget_of(e)
+    if budget is None:
+        return None
     if word == "fused":
-        if rest or e.keywords or not isinstance(of, HostFunction | Derivative):
+        if rest or keywords or not isinstance(of, HostFunction | Derivative):
             return None
-        return Derivative(of, (), single=True, with_value=True)
-    given = [*rest, *(k.value for k in e.keywords if k.name == "wrt")]
+        return Derivative(of, (), single=True, with_value=True, budget=budget)
+    given = [*rest, *(k.value for k in keywords if k.name == "wrt")]
     if not isinstance(of, HostFunction | Derivative) or len(given) > 1:
         return None
-    if len(rest) + len(e.keywords) != len(given):
+    if len(rest) + len(keywords) != len(given):
         return None
     wrt = given[0] if given else None
     items = wrt.items if isinstance(wrt, ast.TupleExpr | ast.ListExpr) else (wrt,) if wrt else ()
@@ -330,7 +333,27 @@ def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
     if len(names) != len(items) or not set(names) <= set(known) or not known:
         return None  # what is wrong is said where the file itself is run
     single = not isinstance(wrt, ast.TupleExpr | ast.ListExpr)
-    return Derivative(of, names or known[:1], single, word == "value_and_grad")
+    return Derivative(of, names or known[:1], single, word == "value_and_grad", budget=budget)
+
+
+def _budget_of(e: ast.Call) -> tuple[int | None, list[ast.Keyword]]:
+    """What ``memory_budget=`` says, 0 where it is left out, None where the file has to run to know
+    it; and the other keywords."""
+    rest = [k for k in e.keywords if k.name != "memory_budget"]
+    if len(rest) == len(e.keywords):
+        return 0, rest
+    (word,) = (k for k in e.keywords if k.name == "memory_budget")
+    with suppress(NotConstant):
+        found = evaluate_constant(word.value, _no_name, _no_name)
+        if isinstance(found, int | float) and not isinstance(found, bool) and (
+            found > 0 and found == int(found)
+        ):  # fmt: skip
+            return int(found), rest
+    return None, rest
+
+
+def _no_name(e: ast.Expr) -> object:
+    raise NotConstant(e, "it is known at run time only")
 
 
 def _constant_of(e: ast.Attribute, scope: Scope) -> object:

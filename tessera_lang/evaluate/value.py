@@ -113,7 +113,8 @@ class Deferred:
 class Derivative:
     """``grad(f)``, ``value_and_grad(f)``, and ``fused(f)``, which gives the value alone: ``wrt`` is
     () there, else the parameters. ``single``: the gradient is given alone, not in a tuple.
-    ``forward``: of tangents, forward-mode, with the value."""
+    ``forward``: of tangents, forward-mode, with the value. ``budget``: bytes that a call may have
+    in memory, 0 where nothing says it."""
 
     description: ClassVar[str] = "a function"
     function: HostFunction | Derivative
@@ -121,6 +122,7 @@ class Derivative:
     single: bool
     with_value: bool
     forward: bool = False
+    budget: int = 0
 
     @property
     def name(self) -> str:

@@ -174,7 +174,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class BeginsCode(Protocol):
-    """What a backend is too whose code another program finishes."""
+    """What a backend is too whose code another program, or thread, finishes."""
 
     def begin(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]

@@ -7,7 +7,7 @@ symbolic one that knows dtypes and shapes only. Must not know syntax, NumPy or a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from tessera_lang.record import dataclass
@@ -97,6 +97,20 @@ class MeasuringWorld(Protocol):
 
     def measured(self, kernel: KernelReference, arguments: tuple[object, ...]) -> Measured:
         """A launch of a tile kernel that writes no argument, run several times."""
+        ...
+
+
+Outline = tuple[DType, tuple[int, ...]]
+"""The dtype and the shape of an array whose elements lie side by side."""
+
+
+@runtime_checkable
+class CompilingWorld(Protocol):
+    """A world that can begin the code of kernels before they are launched."""
+
+    def begin(self, kernel: KernelReference, arguments: Sequence[float | Outline]) -> None:
+        """Begin the code of a tile kernel for arguments of these layouts, in a thread of its own.
+        What is wrong with it, the launch says."""
         ...
 
 

@@ -127,7 +127,7 @@ def test_equal_text_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, int] = {}
     for name, number in (("sum", 3), ("sum__2", 3), ("sum__3", 4)):
         module = CpuModule(form.format(target.triple, name, number), 0, 0)
-        code = code_deduplication.compiled_once(module, name, target, 2)
+        code = code_deduplication.compiled_once(module, name, target, 2)()
         loaded = load_object(code, name)
         convention = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
         found[name] = convention(loaded.address)(10)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tessera_backend.cpu.code_target import CodeTarget
@@ -75,6 +76,12 @@ class CpuBackend:
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:
+        return self.begin(program, plan, options, stages)()
+
+    def begin(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Callable[[], Artifact]:
+        """See ``tessera_lang.target.backend.BeginsCode``: LLVM works meanwhile."""
         from tessera_backend.cpu.entry import emit_kernel
         from tessera_backend.cpu.group_plan import Divergent
         from tessera_backend.cpu.llvm_codegen import code_target
@@ -88,7 +95,8 @@ class CpuBackend:
             if has_tiles(program):
                 kept = dict.fromkeys(stages, "")
                 code = encode(program)
-                return Artifact(KIND, code, plan.entry, plan, options, Resources(), kept)
+                made = Artifact(KIND, code, plan.entry, plan, options, Resources(), kept)
+                return lambda: made
         kernel = _kernel_of(program)
         plan = reporting_plan(plan, kernel)
         target = code_target(options.arch)
@@ -106,21 +114,23 @@ class CpuBackend:
         except Divergent as fault:
             raise _divergent(fault.operation) from fault
         code, texts = _code(module, plan.entry, target, options.optimize, stages)
+        needs = target.needs
         resources = Resources(shared_bytes=module.shared_bytes, local_bytes=module.scratch_bytes)
-        kind = "object"
         if form is not None and roots is not None:
             from tessera_backend.cpu.checked.code import KIND, encode, facts_of
 
-            kind, code = KIND, encode(facts_of(kernel, form, roots), code)
-        return Artifact(
-            kind, code, plan.entry, plan, options, resources, texts, needs=target.needs
-        )  # fmt: skip
+            whole = encode(facts_of(kernel, form, roots), code())
+            made = Artifact(KIND, whole, plan.entry, plan, options, resources, texts, needs=needs)
+            return lambda: made
+        return lambda: Artifact(
+            "object", code(), plan.entry, plan, options, resources, texts, needs=needs
+        )
 
 
 def _code(
     module: CpuModule, entry: str, target: CodeTarget, level: int, stages: tuple[str, ...]
-) -> tuple[bytes, dict[str, str]]:
-    """The object of a module, and the texts of it that are asked for."""
+) -> tuple[Callable[[], bytes], dict[str, str]]:
+    """What waits for the object of a module, and the texts of it that are asked for."""
     from tessera_backend.cpu.code_deduplication import compiled_once
     from tessera_backend.cpu.llvm_codegen import compile_text
 
@@ -128,7 +138,7 @@ def _code(
         return compiled_once(module, entry, target, level), {}
     made = compile_text(module.text, target, level, stages)
     texts = {"asm": made.assembly, "llvm": made.llvm}
-    return made.code, {name: texts[name] for name in texts if name in stages}
+    return lambda: made.code, {name: texts[name] for name in texts if name in stages}
 
 
 def _kernel_of(program: Program) -> Operation:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tessera_backend.device import driver
+from tessera_backend.llvm.background import begin
 from tessera_backend.nvptx.toolchain import doctor
-from tessera_backend.nvptx.toolchain.background import begin
 from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program

@@ -114,23 +114,31 @@ def _built_target(provider: Any, target: Target) -> Target:
 
 
 @ends_at_the_caller
-def grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any:
+def grad(
+    function: Any, wrt: str | int | Sequence[str | int] | None = None, *,
+    memory_budget: float | None = None,
+) -> Any:  # fmt: skip
     """The gradient of a plain function of a module, as a function with the same parameters.
 
     ``wrt`` is a parameter, by name or number, or several: then it gives a tuple. Without it the
     gradient is that of the first parameter. The function gives a number; of one that gives arrays
-    the call takes ``cotangent=``, the gradient of what it gives. Raises TesseraError."""
+    the call takes ``cotangent=``, the gradient of what it gives. ``memory_budget``: the most bytes
+    that a call has in memory, with its arguments and results; values are computed again where they
+    are needed, rather than kept. Raises TesseraError."""
     from tessera_backend.runtime.derivatives import gradient
 
-    return gradient(function, wrt, False)
+    return gradient(function, wrt, False, memory_budget)
 
 
 @ends_at_the_caller
-def value_and_grad(function: Any, wrt: str | int | Sequence[str | int] | None = None) -> Any:
+def value_and_grad(
+    function: Any, wrt: str | int | Sequence[str | int] | None = None, *,
+    memory_budget: float | None = None,
+) -> Any:  # fmt: skip
     """What a plain function gives and its gradient, as ``grad`` does. Raises TesseraError."""
     from tessera_backend.runtime.derivatives import gradient
 
-    return gradient(function, wrt, True)
+    return gradient(function, wrt, True, memory_budget)
 
 
 @ends_at_the_caller
@@ -153,12 +161,13 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
 
 
 @ends_at_the_caller
-def fused(function: Any) -> Any:
+def fused(function: Any, *, memory_budget: float | None = None) -> Any:
     """A plain function of a module as one graph, with the same parameters: products, reductions and
-    element-wise work are fused where that saves time. Raises TesseraError."""
+    element-wise work are fused where that saves time. ``memory_budget``: as of ``grad``. Raises
+    TesseraError."""
     from tessera_backend.runtime.derivatives import fused as as_graph
 
-    return as_graph(function)
+    return as_graph(function, memory_budget)
 
 
 @ends_at_the_caller

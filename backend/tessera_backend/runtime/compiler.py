@@ -25,7 +25,7 @@ from tessera_backend.runtime.import_closure import Closure, closure_of, compiler
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.module_interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.signature import Signature
-from tessera_lang.diagnostics.diagnostic import Diagnostic
+from tessera_lang.diagnostics.diagnostic import Diagnostic, TesseraError
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment
 from tessera_lang.locks import COMPILER
@@ -90,6 +90,7 @@ class SessionProvider:
         self._seen: dict[str, set[Signature]] = {}
         self._variants: dict[str, dict[Signature, None]] = {}
         self._launchers: dict[tuple[str, str], Launcher] = {}
+        self._begun: dict[str, Callable[[], Artifact]] = {}
 
     def beside(self, path: str) -> SessionProvider:
         """The provider of another file of the same session."""
@@ -156,10 +157,29 @@ class SessionProvider:
 
     def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
         """Code for a signature: from the cache, or compiled now and kept."""
-        target = "cpu" if device == HOST else "cuda"
-        options = self.options.for_target(target, self._arch(target, device))
         self._count(name, wanted)
-        return self.compile(name, wanted, options, grid_rank)
+        return self.compile(name, wanted, self._options(device), grid_rank)
+
+    def _options(self, device: int) -> TargetOptions:
+        target = "cpu" if device == HOST else "cuda"
+        return self.options.for_target(target, self._arch(target, device))
+
+    def begin(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> None:
+        """Begin what ``artifact`` will give, so that code is generated meanwhile. What is wrong
+        with it is said by ``artifact``."""
+        from tessera_lang.driver.internal_fault import InternalFault
+
+        options = self._options(device)
+        key = self._artifact_key(name, wanted, options, grid_rank)
+        if key in self._begun or self._cache.get(key) is not None:
+            return
+        with COMPILER:
+            try:
+                self._begun[key] = self.session().begin_kernel(
+                    self.path, name, signatures.to_typed(wanted), options, grid_rank=grid_rank
+                )
+            except (TesseraError, InternalFault):
+                return
 
     def compile(
         self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int = 0
@@ -173,7 +193,7 @@ class SessionProvider:
                 self._tell(entry.header.get("warnings", ()))
                 return artifact
         with COMPILER:
-            artifact = self._compiled(name, wanted, options, grid_rank)
+            artifact = self._compiled(name, wanted, options, grid_rank, key)
         warned = _warnings(artifact)
         if self._is_current():
             header = {**_pack(artifact), "warnings": warned}
@@ -196,11 +216,14 @@ class SessionProvider:
                 tell_text_once(f"{code} {message}", text)
 
     def _compiled(
-        self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
+        self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int, key: str
     ) -> Artifact:
         from tessera_lang.driver.internal_fault import InternalFault  # with the lock held
 
+        begun = self._begun.pop(key, None)
         try:
+            if begun is not None:
+                return begun()
             artifact: Artifact = self.session().compile_kernel(
                 self.path, name, signatures.to_typed(wanted), options, grid_rank=grid_rank
             )

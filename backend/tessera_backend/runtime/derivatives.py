@@ -24,11 +24,14 @@ class _Gradient(Function):
 
     in_place = False
 
-    def __init__(self, of: Function, wrt: Any, with_value: bool) -> None:
+    def __init__(
+        self, of: Function, wrt: Any, with_value: bool, budget: float | None = None
+    ) -> None:
         of.copy_to(self)
         self._of = of
         self._wrt = wrt
         self._with_value = with_value
+        self._budget = budget
         self.__name__ = of.__name__
         self.__qualname__ = f"{self._word}({of.__qualname__})"
         self.__doc__ = f"The gradient of `{of.__qualname__}`."
@@ -41,7 +44,7 @@ class _Gradient(Function):
         return f"<function {self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return gradient, (self._of, self._wrt, self._with_value)
+        return gradient, (self._of, self._wrt, self._with_value, self._budget)
 
     def in_program(self, scope: Scope) -> HostFunction | Derivative:
         return self._of.in_program(scope)
@@ -49,11 +52,12 @@ class _Gradient(Function):
     def of_program(
         self, function: HostFunction | Derivative, span: Span
     ) -> HostFunction | Derivative:
-        from tessera_lang.evaluate.derivatives import derivative_of, named
+        from tessera_lang.evaluate.derivatives import budget_of, derivative_of, named
 
         wrt, single = named(self._wrt, span)
         inner = self._of.of_program(function, span)
-        return derivative_of(inner, wrt, single, self._with_value, self._word, span)
+        budget = budget_of(self._budget, span)
+        return derivative_of(inner, wrt, single, self._with_value, self._word, span, budget)
 
 
 class _Forward(Function):
@@ -98,9 +102,10 @@ class _Fused(Function):
 
     in_place = False
 
-    def __init__(self, of: Function) -> None:
+    def __init__(self, of: Function, budget: float | None = None) -> None:
         of.copy_to(self)
         self._of = of
+        self._budget = budget
         self.__name__ = of.__name__
         self.__qualname__ = f"fused({of.__qualname__})"
         self.__doc__ = of.__doc__
@@ -109,7 +114,7 @@ class _Fused(Function):
         return f"<function {self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return fused, (self._of,)
+        return fused, (self._of, self._budget)
 
     def in_program(self, scope: Scope) -> HostFunction | Derivative:
         return self._of.in_program(scope)
@@ -117,14 +122,15 @@ class _Fused(Function):
     def of_program(
         self, function: HostFunction | Derivative, span: Span
     ) -> HostFunction | Derivative:
-        from tessera_lang.evaluate.derivatives import fused_of
+        from tessera_lang.evaluate.derivatives import budget_of, fused_of
 
-        return fused_of(self._of.of_program(function, span), span)
+        inner = self._of.of_program(function, span)
+        return fused_of(inner, span, budget_of(self._budget, span))
 
 
-def fused(of: object) -> Any:
+def fused(of: object, budget: float | None = None) -> Any:
     """A plain function as one graph; see ``api.fused``. Raises TesseraError."""
-    return type("Fused", (_Fused,), {})(_function("fused", of))
+    return type("Fused", (_Fused,), {})(_function("fused", of), budget)
 
 
 def pulled_back(of: object, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -202,8 +208,8 @@ def _function(word: str, of: object) -> Function:
     ))  # fmt: skip
 
 
-def gradient(of: object, wrt: Any, with_value: bool) -> Any:
+def gradient(of: object, wrt: Any, with_value: bool, budget: float | None = None) -> Any:
     """The gradient of a plain function; see ``api.grad``. Raises TesseraError."""
     inner = _function("value_and_grad" if with_value else "grad", of)
     # A class of its own, so that machine code can be its call.
-    return type("Gradient", (_Gradient,), {})(inner, wrt, with_value)
+    return type("Gradient", (_Gradient,), {})(inner, wrt, with_value, budget)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -45,6 +45,7 @@ from tessera_lang.target.host_world import (
     Index,
     KernelCompiler,
     KernelReference,
+    Outline,
     Reduction,
     ViewKind,
     WorldFault,
@@ -430,6 +431,27 @@ class HostWorld(Measuring):
         else:
             self._check_workspaces(kernel)
         return results[0] if len(results) == 1 else tuple(results) or None
+
+    def begin(self, kernel: KernelReference, arguments: Sequence[float | Outline]) -> None:
+        """See ``tessera_lang.target.host_world.CompilingWorld``."""
+        if self._device != HOST:
+            return
+        launcher, _ = self._kernel(kernel)
+        given = [self._outline(*a) if isinstance(a, tuple) else a for a in arguments]
+        try:
+            launcher.begin(given)
+        except TesseraError:
+            return  # the launch says what is wrong
+
+    def _outline(self, dtype: DType, shape: tuple[int, ...]) -> Array:
+        """An array that nobody may read: of a layout, in memory of one element."""
+        whole = math.prod(shape) == 0
+        found = self._empty(shape if whole else (1,), dtype)
+        strides = [found.itemsize]
+        for n in reversed(shape[1:]):
+            strides.append(strides[-1] * n)
+        made = np.lib.stride_tricks.as_strided
+        return found if whole else made(found, shape, strides[::-1][: len(shape) or 0])
 
     def _changes(self, kernel: KernelReference, arguments: tuple[object, ...]) -> None:
         """A launch may write into arguments."""

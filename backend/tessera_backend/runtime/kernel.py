@@ -346,6 +346,16 @@ class Launcher:
         placed, prepared = self._ready(arguments, named, usual=device)
         return placed.values, prepared
 
+    def begin(self, arguments: Sequence[Any]) -> None:
+        """Begin the code for calls with arguments of this layout, which are not read."""
+        family = self._family
+        begin = getattr(family.provider, "begin", None)
+        if begin is None:
+            return
+        ordered = order_arguments(family.interface, list(arguments), {})
+        placed = place_arguments(family.interface, ordered, family.target, self._stream)
+        begin(family.name, family.signature(placed), placed.device)
+
     def _remember_fast(self, raw: tuple[Any, ...], placed: Placed, prepared: Prepared) -> None:
         # Compile-time values not named in the call follow from the layouts, which are the key.
         fixed = any(p.kind == "constant" for p in self._family.interface.parameters)

@@ -12,6 +12,7 @@ from tessera_lang.driver.commands.flags import (
     arch_option,
     color_option,
     examples,
+    memory_budget_option,
     path_option,
     signature_option,
 )
@@ -37,21 +38,26 @@ from tessera_lang.driver.commands.inputs import session_for, source_path
     help="Of the plain functions of FILE: what is in memory while their kernels run.",
 )
 @click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this function.")
+@memory_budget_option
 @arch_option
 @signature_option
 @path_option
 @color_option
 @click.option("--format", "format_", type=click.Choice(["human", "json"]), default="human")
 def command(
-    code: str, about: str | None, names: tuple[str, ...], arch: str, signatures: tuple[str, ...],
+    code: str, about: str | None, names: tuple[str, ...], budget: float | None, arch: str,
+    signatures: tuple[str, ...],
     search: tuple[str, ...], color: str, format_: Literal["human", "json"],
 ) -> int:  # fmt: skip
     """Explain a diagnostic CODE, with a wrong and a right example; or of a FILE, what becomes of
     its functions over whole arrays."""
+    if budget is not None and about is None:
+        raise click.UsageError("--memory-budget is for --memory and --fusion of a file.")
     if about is not None:
         from tessera_lang.driver.commands.emit import graph_texts
 
         session = session_for(search)
+        session.memory_budget = int(budget or 0)
         path = source_path(session, code)
         text, failed = graph_texts(session, path, about, names, signatures, color, ("", arch))
         click.echo(text, nl=False)

@@ -50,6 +50,14 @@ def signature_option(function: _Function) -> _Function:
     )(function)  # fmt: skip
 
 
+def memory_budget_option(function: _Function) -> _Function:
+    return click.option(
+        "--memory-budget", "budget", type=click.FloatRange(1.0), default=None, metavar="BYTES",
+        help="The most that a fused function or gradient has in memory, with its arguments: values "
+        "are computed again rather than kept. 8e9 is 8 GB.",
+    )(function)  # fmt: skip
+
+
 def arch_option(function: _Function) -> _Function:
     return click.option(
         "--arch", default="", envvar="TESSERA_ARCH", metavar="ARCH",

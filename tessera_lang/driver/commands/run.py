@@ -15,6 +15,7 @@ from tessera_lang.driver.commands.flags import (
     checked_option,
     color_option,
     examples,
+    memory_budget_option,
     path_option,
 )
 from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
@@ -55,16 +56,19 @@ DATA = (".npy", ".npz", ".csv")
     metavar="N",
     help="Threads of kernels on the CPU, in place of TESSERA_NUM_THREADS.",
 )
+@memory_budget_option
 @as_option
 @checked_option
 @path_option
 @color_option
 def command(
-    file: str, settings: tuple[str, ...], target: str, threads: int | None, arch_as: str,
-    checked: bool, lane_order: str, lane_seed: int, search: tuple[str, ...], color: str,
+    file: str, settings: tuple[str, ...], target: str, threads: int | None, budget: float | None,
+    arch_as: str, checked: bool, lane_order: str, lane_seed: int, search: tuple[str, ...],
+    color: str,
 ) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
+    session.memory_budget = int(budget or 0)
     path = source_path(session, file)
     given = dict(_setting(text) for text in settings)
     unknown = _unknown_names(session, path, tuple(given))

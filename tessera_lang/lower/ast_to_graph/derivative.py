@@ -25,7 +25,7 @@ from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotK
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
+from tessera_lang.lower.graph_to_kernels.run import NumberKind, begin_kernels, run_kernels
 from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
 from tessera_lang.opt.graph.push_forward import tangent_of
@@ -39,7 +39,8 @@ from tessera_lang.types.dtype import F64
 class Differentiated:
     """The gradient of a graph, and its kernels where they have been asked for. ``before``: the
     graph before reductions were made visible; ``numbers``: parameters that are numbers;
-    ``machine``: of a target, and ``target``: what the kernels are for."""
+    ``machine``: of a target, and ``target``: what the kernels are for; ``budget``: bytes that a
+    call may have in memory, 0 where nothing says it."""
 
     function: Operation
     before: Operation
@@ -47,6 +48,7 @@ class Differentiated:
     kernels: tuple[GraphKernel, ...] | None = None
     numbers: frozenset[Value] = frozenset()
     target: str = ""
+    budget: int = 0
 
 
 Watch = Callable[[Differentiated, GraphKernel, list[object]], None]
@@ -57,12 +59,14 @@ Watch = Callable[[Differentiated, GraphKernel, list[object]], None]
 class Graphs:
     """What is made of graphs. ``prepare`` verifies and simplifies a program of Graph IR;
     ``machine`` of a target, by which fused loops are judged. A call records its function anew, as
-    the function may read what has changed since; what follows from an equal graph is ``known``."""
+    the function may read what has changed since; what follows from an equal graph is ``known``.
+    ``budget``: bytes of functions that say none, 0 without a limit."""
 
     prepare: Callable[[Program], Program]
     machine: Callable[[str], Machine | None] = lambda target: None
     known: dict[object, Differentiated] = field(default_factory=dict[object, Differentiated])
     watch: Watch | None = None
+    budget: int = 0
 
 
 MOST_GRAPHS = 1024  # that are kept
@@ -183,9 +187,9 @@ def _gradient(
     numbers: list[NumberKind] = [_number_kind(v) for v in shown]
     inputs = [*parameters.given, *(outer for outer, _ in world.captured), *(seeds or ())]
     of = function, tuple(wrt), derivative.with_value, seeds is not None
-    keeps = keeps_gradients(host.world)
-    made = iter(execute(host, _differentiated(graphs, *of, keeps, inputs, call), inputs, numbers,
-                        graphs.watch))  # fmt: skip
+    keeps, budget = keeps_gradients(host.world), _budget_of(host, derivative, graphs, call)
+    of_graph = _differentiated(graphs, *of, keeps, inputs, call, budget=budget)
+    made = iter(execute(host, of_graph, inputs, numbers, graphs.watch))
     value = rebuilt(result, is_value, lambda _: next(made)) if derivative.with_value else None
     gradients = tuple(
         rebuilt(values[name], parameters.is_leaf, lambda _: next(made)) for name in derivative.wrt
@@ -214,7 +218,7 @@ def _tangent(
     inputs = [*parameters.given, *(outer for outer, _ in world.captured), *given]
     keeps = keeps_gradients(host.world)
     made = _differentiated(graphs, function, tuple(wrt), True, True, keeps, inputs, call,
-                           forward=True)  # fmt: skip
+                           forward=True, budget=graphs.budget)  # fmt: skip
     values = iter(execute(host, made, inputs, numbers, graphs.watch))
     value = rebuilt(result, is_value, lambda _: next(values))
     return value, rebuilt(
@@ -288,13 +292,13 @@ def _listed(types: list[TensorType]) -> str:
 
 def _differentiated(
     graphs: Graphs, function: Operation, wrt: tuple[int, ...], with_results: bool, seeded: bool,
-    keeps: bool, inputs: Sequence[object], call: ast.Call, forward: bool = False,
+    keeps: bool, inputs: Sequence[object], call: ast.Call, forward: bool = False, budget: int = 0,
 ) -> Differentiated:  # fmt: skip
     """The gradient of a graph by the parameters of these numbers. ``keeps``: gradients that the
     program gives, for a gradient of this one. ``forward``: the tangents instead. Raises
     HostFault."""
     floats = tuple(isinstance(v, float) for v in inputs)
-    key = graph_key(function), wrt, with_results, seeded, keeps, forward, floats
+    key = graph_key(function), wrt, with_results, seeded, keeps, forward, floats, budget
     if key in graphs.known:
         return graphs.known[key]
     (function,) = graphs.prepare(Program("graph", (function,))).operations
@@ -314,7 +318,9 @@ def _differentiated(
         (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
-    found = graphs.known[key] = Differentiated(function, made, graphs.machine)
+    found = graphs.known[key] = Differentiated(
+        function, made, graphs.machine, budget=budget
+    )
     return found
 
 
@@ -322,6 +328,16 @@ def _has_names(function: Operation) -> bool:
     """Whether sizes of its parameters are names."""
     parameters = function.regions[0].arguments
     return any(not isinstance(n, int) for v in parameters for n in v.tensor_type.shape)
+
+
+def _budget_of(host: Host, derivative: Derivative, graphs: Graphs, call: ast.Call) -> int:
+    """Bytes that a call may have in memory, 0 without a limit. Raises HostFault of a part of a
+    graph, whose values are among those of the whole."""
+    if derivative.budget and isinstance(host.world, GraphWorld):
+        message = f"`{derivative.name}` has a memory budget, and is part of another function here"
+        raise fault("T0762", message, call.span,
+                    helps=("say `memory_budget=` of the outermost function",))  # fmt: skip
+    return derivative.budget or graphs.budget
 
 
 def graph_key(function: Operation) -> object:
@@ -366,6 +382,10 @@ def execute(
         parameters = zip(function.regions[0].arguments, inputs, strict=True)
         made.numbers = frozenset(v for v, g in parameters if isinstance(g, float))
         made.target = target
-        made.kernels = plan_of(function, made.numbers, machine=made.machine(target)).kernels
+        made.kernels = plan_of(
+            function, made.numbers, machine=made.machine(target), budget=made.budget
+        ).kernels
+        given = dict(zip(function.regions[0].arguments, inputs, strict=True))
+        begin_kernels(host, made.kernels, given)
     seen = None if watch is None else partial(watch, made)
     return run_kernels(host, function, inputs, numbers, made.kernels, seen)

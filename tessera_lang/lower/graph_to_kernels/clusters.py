@@ -32,7 +32,8 @@ class GraphKernel:
     it returns, in order. ``origin``: the part of the program that computes the first of them.
     ``operator``: what computes it; ``tile``: rows and places of the tiles of a loop. ``call``: of a
     kernel of the program, which has no text here; ``arguments`` are its operands then. ``regions``:
-    of the control flow ``control``, which has no text either."""
+    of the control flow ``control``, which has no text either. ``first``: the kernel that this one
+    is again, where what that gave is not kept."""
 
     source: str
     arguments: tuple[Value | float, ...]
@@ -43,6 +44,7 @@ class GraphKernel:
     call: Called | None = None
     regions: tuple[Planned, ...] = ()
     control: Operation | None = None
+    first: GraphKernel | None = None
 
     @property
     def path(self) -> str:
@@ -347,7 +349,7 @@ def in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
 def computed_by(function: Operation, kernel: GraphKernel) -> list[Operation]:
     """The operators whose results a kernel computes, in order."""
     makers = _makers(function)
-    found = _computed(makers, kernel)
+    found = _computed(makers, kernel.first or kernel)
     return [o for v, o in makers.items() if v in found]
 
 
@@ -374,7 +376,7 @@ def cost_of(function: Operation, kernels: Sequence[GraphKernel]) -> float:
         ends = {v for v in (*kernel.arguments, *kernel.results) if isinstance(v, Value)}
         total += sum(float(math.prod(_sizes(v.tensor_type)) * v.tensor_type.dtype.bytes)
                      for v in ends)  # fmt: skip
-        for o in map(makers.__getitem__, _computed(makers, kernel)):
+        for o in map(makers.__getitem__, _computed(makers, kernel.first or kernel)):
             if o.name == "graph.matmul":
                 shape, left = _sizes(o.result.tensor_type), _sizes(o.operands[0].tensor_type)
                 rate = OPERATIONS_OF_A_BYTE[max(2, o.result.tensor_type.dtype.bytes)]

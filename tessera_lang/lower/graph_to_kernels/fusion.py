@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.calls import CALL, called
 from tessera_lang.ir.graph.regions import function_of
@@ -21,13 +23,15 @@ from tessera_lang.lower.graph_to_kernels.clusters import (
     uses_of,
 )
 from tessera_lang.lower.graph_to_kernels.kept_values import kept_values
+from tessera_lang.lower.graph_to_kernels.live_memory import values_text
 from tessera_lang.lower.graph_to_kernels.planning import (
     Planning,
     Refusal,
 )
+from tessera_lang.lower.graph_to_kernels.rematerialization import OverBudget, within_budget
 from tessera_lang.lower.graph_to_kernels.row_kernels import RowKernels
 from tessera_lang.lower.graph_to_kernels.stream_loops import StreamLoops
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 
 _ALONG = ("prod", "argmax", "argmin", "cumsum", "cumprod", "sort", "argsort")
@@ -43,12 +47,22 @@ class Plan:
 
 def plan_of(
     function: Operation, numbers: Collection[Value], tile: tuple[int, ...] = (),
-    machine: Machine | None = None,
+    machine: Machine | None = None, budget: int = 0,
 ) -> Plan:  # fmt: skip
     """``numbers``: parameters that are numbers, not arrays. ``tile``: rows and places along the
     stream of the tiles of loops, where the program says them. A product that is stored, and that
     loops compute again, may be read by them: the plan that takes less time is taken. ``machine``:
-    what the kernels are for, of which loops are judged where it is known."""
+    what the kernels are for, of which loops are judged where it is known. ``budget``: bytes that a
+    call may have in memory, 0 without a limit: kernels run again where it needs more. Raises
+    HostFault where no order of kernels keeps it."""
+    plan = _cheapest(function, numbers, tile, machine)
+    return plan if not budget else replace(plan, kernels=_kept(function, plan.kernels, budget))
+
+
+def _cheapest(
+    function: Operation, numbers: Collection[Value], tile: tuple[int, ...],
+    machine: Machine | None,
+) -> Plan:  # fmt: skip
     state = Planning(function, numbers, tile, machine)
     plan = _planned(state)
     given = {v for k in plan.kernels for v in k.results}
@@ -57,6 +71,25 @@ def plan_of(
         return plan
     other = _planned(Planning(function, numbers, tile, machine, kept=again))
     return min(plan, other, key=lambda p: cost_of(function, p.kernels))
+
+
+def _kept(
+    function: Operation, kernels: tuple[GraphKernel, ...], budget: int
+) -> tuple[GraphKernel, ...]:
+    try:
+        return within_budget(function, kernels, budget)
+    except OverBudget as over:
+        makers = {v: k.operator.removeprefix("graph.") for k in kernels for v in k.results}
+        text, word = values_text(over.alive, makers), function.attributes["sym_name"]
+        message = (
+            f"`{word}` needs {over.least / 1e6:.3g} MB at least, and its memory budget is"
+            f" {budget / 1e6:.3g} MB"
+        )
+        raise HostFault((Diagnostic(
+            "T0762", message, over.kernel.origin,
+            label="the most is in memory where this is computed", notes=(f"in memory are {text}",),
+            helps=("say a larger `memory_budget=`, or take a smaller part of the data at a time",),
+        ),)) from None  # fmt: skip
 
 
 def _planned(state: Planning) -> Plan:

@@ -6,15 +6,15 @@ Owns the words. Must not know how kernels are chosen.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.operators import is_operator, operator_of
-from tessera_lang.ir.graph.regions import FOR, WHILE, counted
-from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, computed_by
+from tessera_lang.ir.graph.regions import FOR, counted
+from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, computed_by, cost_of
 from tessera_lang.lower.graph_to_kernels.fusion import Plan, Refusal
 from tessera_lang.lower.graph_to_kernels.indexing_maps import ONE, moved, sizes_of
+from tessera_lang.lower.graph_to_kernels.live_memory import arrays, bytes_of, peak_of
 from tessera_lang.target.call_arena import Need, arena_of
 
 
@@ -24,7 +24,7 @@ def plan_text(function: Operation, plan: Plan) -> str:
     name = function.attributes["sym_name"]
     count = len(plan.kernels)
     ends = {*body.arguments, *body.terminator.operands}
-    moved = sum(_bytes(k.results) + _bytes(_arrays(k)) for k in plan.kernels)
+    moved = sum(_bytes(k.results) + _bytes(arrays(k)) for k in plan.kernels)
     each = sum(_bytes((*o.operands, *o.results)) for o in body.operations[:-1])
     lines = [
         f"# {name}: {len(body.operations) - 1} operators, {count} kernel{'s' * (count != 1)};"
@@ -35,8 +35,8 @@ def plan_text(function: Operation, plan: Plan) -> str:
     for number, kernel in enumerate(plan.kernels):
         results = ", ".join(map(_type, kernel.results))
         lines += [
-            "", f"# kernel {number}: reads {_size(_bytes(_arrays(kernel)))}, writes"
-            f" {_size(_bytes(kernel.results))}: {results}",
+            "", f"# kernel {number}{_again(plan, kernel)}: reads {_size(_bytes(arrays(kernel)))},"
+            f" writes {_size(_bytes(kernel.results))}: {results}",
             kernel.source.strip() or _call_text(kernel) or _regions_text(kernel),
         ]  # fmt: skip
     for refusal in plan.refusals:
@@ -50,7 +50,7 @@ def fusion_text(function: Operation, plan: Plan) -> str:
     lines = [f"# {function.attributes['sym_name']}"]
     for number, kernel in enumerate(plan.kernels):
         if kernel.call is not None:
-            own = _bytes(kernel.results) + _bytes(_arrays(kernel))
+            own = _bytes(kernel.results) + _bytes(arrays(kernel))
             lines.append(
                 f"kernel {number} is a call of `{kernel.call.kernel}`: {_size(own)} of memory"
             )
@@ -58,8 +58,12 @@ def fusion_text(function: Operation, plan: Plan) -> str:
         if kernel.regions:
             lines.append(f"kernel {number} is {_control(kernel)}")
             continue
+        if kernel.first is not None:
+            at, own = _number_of(plan, kernel.first), _bytes(kernel.results)
+            lines.append(f"kernel {number} is kernel {at} again: its {_size(own)} were not kept")
+            continue
         computed = [o for o in computed_by(function, kernel) if does_work(o)]
-        own = _bytes(kernel.results) + _bytes(_arrays(kernel))
+        own = _bytes(kernel.results) + _bytes(arrays(kernel))
         each = sum(_bytes((*o.operands, o.result)) for o in computed)
         named = computed or computed_by(function, kernel)
         names = [o.name.removeprefix("graph.") for o in named]
@@ -71,6 +75,14 @@ def fusion_text(function: Operation, plan: Plan) -> str:
         way = "in the loop that needs it" if r.apart else "by a loop of its own"
         lines.append(f"refused: {_refused(function, r)} {way}: {r.why}")
     return "\n".join(lines) + "\n"
+
+
+def _again(plan: Plan, kernel: GraphKernel) -> str:
+    return "" if kernel.first is None else f", kernel {_number_of(plan, kernel.first)} again"
+
+
+def _number_of(plan: Plan, first: GraphKernel) -> int:
+    return next(n for n, k in enumerate(plan.kernels) if k.results == first.results)
 
 
 def _control(kernel: GraphKernel) -> str:
@@ -103,7 +115,7 @@ def memory_text(function: Operation, plan: Plan) -> str:
     (body,) = function.regions
     results = set(body.terminator.operands)
     born = {v: n for n, k in enumerate(plan.kernels) for v in k.results if v not in results}
-    last = {v: n for n, k in enumerate(plan.kernels) for v in _arrays(k) if v in born}
+    last = {v: n for n, k in enumerate(plan.kernels) for v in arrays(k) if v in born}
     values = list(born)
     needs = [
         Need(i, _bytes((v,)), zeroed=False, born=born[v], last=last.get(v, born[v]))
@@ -117,12 +129,16 @@ def memory_text(function: Operation, plan: Plan) -> str:
     ]
     most = max(range(len(alive)), key=lambda n: _bytes(alive[n]), default=0)
     given = _bytes(body.arguments)
-    peak = given + _peak_of(function, plan.kernels)
+    peak = given + peak_of(function, plan.kernels)
     lines = [
         f"# {function.attributes['sym_name']}: peak {_size(peak)}: arguments {_size(given)},"
         f" results {_size(ends - given)}; what is between kernels has room in an arena of"
         f" {_size(arena.size)}",
     ]  # fmt: skip
+    again = [k for k in plan.kernels if k.first is not None]
+    if again:
+        time = _size(cost_of(function, again))
+        lines.append(f"# within the budget: {len(again)} kernels run again, as long as {time} take")
     lines += map(_loop_line, (k for k in plan.kernels if k.operator == FOR))
     if values:
         lines.append(f"# most is alive at kernel {most}: {', '.join(map(_type, alive[most]))}")
@@ -151,32 +167,8 @@ def _loop_line(kernel: GraphKernel) -> str:
     return line
 
 
-def _peak_of(function: Operation, kernels: Sequence[GraphKernel]) -> int:
-    """The most bytes that values of a call have at a time, but for its arguments: a result from
-    the kernel on that gives it, others up to the last kernel that needs them."""
-    (body,) = function.regions
-    results = set(body.terminator.operands)
-    last = {v: n for n, k in enumerate(kernels) for v in _arrays(k) if v not in results}
-    alive, peak = set[Value](), 0
-    for number, kernel in enumerate(kernels):
-        inside = max((_peak_of(r.function, r.kernels) for r in kernel.regions), default=0)
-        if kernel.operator in (WHILE, FOR):  # what it carries is there before and behind a step
-            inside += _bytes(kernel.results)
-        peak = max(peak, _bytes(alive) + inside)
-        alive.update(kernel.results)
-        peak = max(peak, _bytes(alive))
-        alive = {v for v in alive if v in results or last.get(v, -1) > number}
-    return peak
-
-
-def _arrays(kernel: GraphKernel) -> tuple[Value, ...]:
-    return tuple(v for v in kernel.arguments if isinstance(v, Value))
-
-
 def _bytes(values: Iterable[Value]) -> int:
-    return sum(
-        math.prod(sizes_of(v)) * max(8, v.tensor_type.dtype.bits) // 8 for v in set(values)
-    )  # fmt: skip
+    return sum(map(bytes_of, set(values)))
 
 
 def _work(operations: Iterable[Operation]) -> str:
@@ -192,7 +184,7 @@ def _call_text(kernel: GraphKernel) -> str:
     call = kernel.call
     if call is None:
         return ""
-    names = {v: f"x{i}" for i, v in enumerate(_arrays(kernel))}
+    names = {v: f"x{i}" for i, v in enumerate(arrays(kernel))}
     given = call.given([names.get(v, v) if isinstance(v, Value) else v for v in kernel.arguments])
     writes = [str(names[v]) for v in (kernel.arguments[i] for i in call.writes)
               if isinstance(v, Value)]  # fmt: skip

@@ -19,14 +19,18 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.graph.regions import FOR, IF, counted
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
 from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
+from tessera_lang.lower.graph_to_kernels.live_memory import bytes_of, values_text
 from tessera_lang.record import replace
-from tessera_lang.target.host_world import KernelReference, WorldFault
+from tessera_lang.target.host_world import (
+    CompilingWorld,
+    KernelReference,
+    Outline,
+    WorldFault,
+)
 from tessera_lang.types.dtype import I64
 
 NumberKind = Literal["array", "number", "double"]
 """What a result is in the host program: an array, a number, or one with all bits of an f64."""
-_SHOWN = 6
-"""Values that are named where there is no memory."""
 _STORE = f"""@op.kernel
 def {NAME}(x: {{dtype}}[n], out: mut {{dtype}}[n]):
     for i in op.tile_range(n, step=1024):
@@ -68,7 +72,9 @@ def run_kernels(
             watch(kernel, given)
         if len(kernel.results) == 1 and kernel.call is None and not kernel.regions:
             made = (made,)
-        values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))
+        given = zip(kernel.results, cast("tuple[object, ...]", made), strict=True)
+        values.update((v, a) for v, a in given if v in last or v in kept)
+        made = None
         for v in kernel.arguments:  # the memory of what no other kernel needs is free
             if isinstance(v, Value) and last.get(v) == number:
                 values.pop(v, None)
@@ -92,17 +98,43 @@ def _with_memory(
     if not any(d.code in ("T0846", "T0874") for d in error.diagnostics):
         return error
     makers = {v: k.operator.removeprefix("graph.") for k in done for v in k.results}
-    sizes = {v: math.prod(sizes_of(v)) * v.tensor_type.dtype.bytes for v in values}
-    shown = sorted(values, key=lambda v: -sizes[v])[:_SHOWN]
-    texts = [
-        f"{v.tensor_type} of {f'`{makers[v]}`' if v in makers else 'an argument'}"
-        f" ({sizes[v] / 1e6:.3g} MB)" for v in shown
-    ]  # fmt: skip
-    rest = f", and {len(sizes) - len(shown)} more" if len(sizes) > len(shown) else ""
-    total = sum(sizes.values()) / 1e6
-    note = f"{total:.3g} MB were in memory: {', '.join(texts)}{rest}"
+    total = sum(map(bytes_of, values)) / 1e6
+    note = f"{total:.3g} MB were in memory: {values_text(values, makers)}"
     first, *others = error.diagnostics
     return HostFault((replace(first, notes=(*first.notes, note)), *others))
+
+
+def begin_kernels(
+    host: Host, kernels: Sequence[GraphKernel], inputs: Mapping[Value, object]
+) -> None:
+    """Begin the code of all kernels that are made of operators, of regions too, so that it is
+    generated while the next ones are lowered. ``inputs``: of the function, by which numbers are
+    known."""
+    world, seen = host.world, set[object]()
+    if not isinstance(world, CompilingWorld):
+        return
+
+    def visit(kernels: Sequence[GraphKernel]) -> None:
+        for kernel in kernels:
+            for region in kernel.regions:
+                visit(region.kernels)
+            if kernel.regions or kernel.call is not None:
+                continue
+            given = tuple(_outline(v, inputs) for v in kernel.arguments)
+            types = tuple("" if isinstance(g, float) else g for g in given)
+            if (kernel.path, types) not in seen:
+                seen.add((kernel.path, types))
+                host.modules.add_text(kernel.path, kernel.source, kernel.origin)
+                world.begin(KernelReference(kernel.path, NAME, pure=True), given)
+
+    visit(kernels)
+
+
+def _outline(value: Value | float, inputs: Mapping[Value, object]) -> float | Outline:
+    number = inputs.get(value) if isinstance(value, Value) else value
+    if isinstance(number, float) or not isinstance(value, Value):
+        return float(cast("float", number))
+    return value.tensor_type.dtype, sizes_of(value)
 
 
 def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:

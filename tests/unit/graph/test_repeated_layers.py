@@ -84,18 +84,18 @@ def test_how_often_a_repeated_layer_is_compiled_and_examined(
     from tessera_lang.sema.tile import instance
 
     counts = {"compiled": 0, "examined": 0}
-    compiled, examined = Session.compile_kernel, instance.examine_kernel
+    begun, examined = Session.begin_kernel, instance.examine_kernel
 
     def counted(*given: Any, **named: Any) -> Any:
         counts["compiled"] += 1
-        return compiled(*given, **named)
+        return begun(*given, **named)
 
     def counted_too(*given: Any, **named: Any) -> Any:
         counts["examined"] += 1
         return examined(*given, **named)
 
     monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(Session, "compile_kernel", counted)
+    monkeypatch.setattr(Session, "begin_kernel", counted)
     monkeypatch.setattr(instance, "examine_kernel", counted_too)
     found: list[dict[str, int]] = []
     for layers in (3, 5):
@@ -116,3 +116,43 @@ def test_how_often_a_repeated_layer_is_compiled_and_examined(
     first, second = found
     assert first["compiled"] and first["examined"] <= 2 * first["compiled"]
     assert second == {"compiled": 0, "examined": 0}
+
+
+def test_code_is_begun_before_the_first_launch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of each kernel once, for the layouts that the launches have; a wrong one is told as ever."""
+    from tessera_backend.runtime.compiler import SessionProvider
+
+    monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
+    asked, waited = list[str](), list[bool]()
+    own = ("out: mut", "op.copy(x)")  # what a loop does between its kernels
+    begin, compiled = SessionProvider.begin, SessionProvider._compiled
+
+    def beginning(self: SessionProvider, *given: Any) -> None:
+        asked.append(self.path)
+        begin(self, *given)
+
+    def counted(self: SessionProvider, *given: Any) -> Any:
+        waited.append(given[-1] in self._begun or any(t in self.path for t in own))
+        return compiled(self, *given)
+
+    monkeypatch.setattr(SessionProvider, "begin", beginning)
+    monkeypatch.setattr(SessionProvider, "_compiled", counted)
+    text = """
+def f(x, w, steps):
+    y = op.softmax(x @ w, axis=1)
+    for i in range(steps):
+        if op.sum(y) > 0.5:
+            y = y * 0.5 + op.sort(x, axis=1)[:, :1]
+    return op.sum(y * y)
+"""
+    module = tessera.compile(text, target="cpu")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((5, 7), (7, 6)))
+    value, gradient = tessera.value_and_grad(module.f)(x, w, 3)
+    count = len(asked)
+    assert count > 2 and waited == [True] * len(waited)
+    again = tessera.value_and_grad(module.f)(x, w, 3)
+    assert len(asked) == count and again[0] == value
+    np.testing.assert_array_equal(again[1], gradient)

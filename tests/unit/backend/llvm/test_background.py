@@ -1,12 +1,13 @@
-"""ptxas runs while the next launch is compiled: what waits gives and raises what it did."""
+"""Code of a launch is made while the next is lowered: what waits gives and raises what it did."""
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
+from tessera_backend.llvm.background import begin
 from tessera_backend.nvptx import backend
-from tessera_backend.nvptx.toolchain.background import begin
 from tessera_backend.nvptx.toolchain.ptxas import Assembly
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -66,3 +67,22 @@ def test_a_refusal_of_one_launch_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     signature = session.signature("k.tessera", "f", SIZES)
     with pytest.raises(TesseraError, match="ptxas refused"):
         session.compile_kernel("k.tessera", "f", signature, TargetOptions("cuda", "sm_90a"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_a_forked_child_does_again_what_its_parent_had_begun() -> None:
+    gate, made = threading.Event(), list[int]()
+
+    def work() -> int:
+        made.append(os.getpid())
+        gate.wait()
+        return os.getpid()
+
+    wait = begin(work, ends=True)
+    child = os.fork()
+    if not child:
+        gate.set()
+        os._exit(0 if wait() == os.getpid() else 1)
+    gate.set()
+    assert os.waitpid(child, 0)[1] == 0
+    assert wait() == os.getpid() and made == [os.getpid()]
