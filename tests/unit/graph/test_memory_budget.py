@@ -17,11 +17,11 @@ from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
 from tessera_lang.lower.graph_to_kernels.fusion import plan_of
-from tessera_lang.lower.graph_to_kernels.live_memory import arrays, bytes_of, peak_of
+from tessera_lang.lower.graph_to_kernels.live_memory import bytes_of, peak_of
 from tessera_lang.lower.graph_to_kernels.rematerialization import OverBudget, within_budget
 from tests.unit.graph import random_graphs
 from tests.unit.graph.cascades import prepared
-from tests.unit.graph.test_repeated_layers import _gradient
+from tests.unit.graph.test_repeated_layers import gradient_of_layers
 
 TEXT = """
 def normed(x):
@@ -77,7 +77,7 @@ def _check(function: Operation, parts: int) -> int:
 @pytest.mark.parametrize("layers", [2, 5])
 def test_layers_are_computed_again(layers: int) -> None:
     """Half of what is between the kernels of layers need not be kept."""
-    function = _gradient(layers)
+    function = gradient_of_layers(layers)
     assert _check(function, 8) >= 3
 
 

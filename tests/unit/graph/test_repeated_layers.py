@@ -32,7 +32,7 @@ LAYER = """    h = normed(x)
 ROWS, WIDTH, INNER = 48, 16, 40
 
 
-def _gradient(layers: int) -> Operation:
+def gradient_of_layers(layers: int) -> Operation:
     from tessera_lang.driver.function_graphs import graph_program, plain_functions
     from tessera_lang.driver.session import Session
 
@@ -51,7 +51,7 @@ def _gradient(layers: int) -> Operation:
 
 
 def test_more_layers_are_no_more_kernels_to_compile() -> None:
-    plans = {n: plan_of(_gradient(n), ()) for n in (3, 4, 6)}
+    plans = {n: plan_of(gradient_of_layers(n), ()) for n in (3, 4, 6)}
     texts = {n: {k.source for k in p.kernels} for n, p in plans.items()}
     assert texts[3] == texts[4] == texts[6]
     counts = {n: len(p.kernels) for n, p in plans.items()}
@@ -60,14 +60,14 @@ def test_more_layers_are_no_more_kernels_to_compile() -> None:
 
 def test_what_a_layer_adds_to_is_read_once() -> None:
     """The arrays of its size that a kernel reads do not grow with the layers."""
-    for kernel in plan_of(_gradient(6), ()).kernels:
+    for kernel in plan_of(gradient_of_layers(6), ()).kernels:
         shapes = [sizes_of(v) for v in kernel.arguments if isinstance(v, Value)]
         assert shapes.count((ROWS, WIDTH)) <= 6, kernel.source
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_results(layers: int) -> None:
-    function = _gradient(layers)
+    function = gradient_of_layers(layers)
     rng = np.random.default_rng(layers)
     inputs: list[Any] = [0.3 * rng.standard_normal(sizes_of(v))
                          for v in function.regions[0].arguments]  # fmt: skip
