@@ -59,7 +59,8 @@ def budget_of(given: object, span: Span) -> int:
     """Bytes that ``memory_budget=`` says, 0 where it is left out. Raises HostFault."""
     if given is None or isinstance(given, Unknown):
         return 0
-    bytes_ = given if isinstance(given, int | float) and not isinstance(given, bool) else 0
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    bytes_ = float(cast("float", given)) if is_number else 0.0
     if bytes_ <= 0 or bytes_ != bytes_ // 1:
         raise fault("T0762", "`memory_budget=` is a number of bytes above 0", span,
                     helps=("write it as a number: `memory_budget=8e9`",))  # fmt: skip

@@ -345,9 +345,9 @@ def _budget_of(e: ast.Call) -> tuple[int | None, list[ast.Keyword]]:
     (word,) = (k for k in e.keywords if k.name == "memory_budget")
     with suppress(NotConstant):
         found = evaluate_constant(word.value, _no_name, _no_name)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        if is_number and found > 0 and found == found // 1:
-            return int(found), rest
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            number = float(found)
+            return (int(number) if number > 0 and number.is_integer() else None), rest
     return None, rest
 
 

@@ -127,13 +127,14 @@ def test_code_is_begun_before_the_first_launch(
     monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
     asked, waited = list[str](), list[bool]()
     own = ("out: mut", "op.copy(x)")  # what a loop does between its kernels
-    begin, compiled = SessionProvider.begin, SessionProvider._compiled
+    begin: Any = SessionProvider.begin
+    compiled: Any = getattr(SessionProvider, "_compiled")  # noqa: B009
 
     def beginning(self: SessionProvider, *given: Any) -> None:
         asked.append(self.path)
         begin(self, *given)
 
-    def counted(self: SessionProvider, *given: Any) -> Any:
+    def counted(self: Any, *given: Any) -> Any:
         waited.append(given[-1] in self._begun or any(t in self.path for t in own))
         return compiled(self, *given)
 
