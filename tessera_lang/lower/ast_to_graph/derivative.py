@@ -318,9 +318,7 @@ def _differentiated(
         (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
-    found = graphs.known[key] = Differentiated(
-        function, made, graphs.machine, budget=budget
-    )
+    found = graphs.known[key] = Differentiated(function, made, graphs.machine, budget=budget)
     return found
 
 
