@@ -15,7 +15,7 @@ from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline
-from tessera_lang.driver.code_generation import Begin, begin_code
+from tessera_lang.driver.code_generation import begin_code, begin_launches
 from tessera_lang.driver.function_keys import Key
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.kernel_instances import (
@@ -32,7 +32,6 @@ from tessera_lang.driver.signatures import (
     with_sizes,
 )  # fmt: skip
 from tessera_lang.driver.size_examples import whatever_sizes
-from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.driver.warning_filter import told, told_anywhere
 from tessera_lang.evaluate.modules import is_test, kernel_level
@@ -52,7 +51,6 @@ from tessera_lang.target.backend import (
     TargetOptions,
     backend_named,
     backend_names,
-    one_call,
     passes_of,
 )
 from tessera_lang.target.launch_plan import LaunchPlan
@@ -459,14 +457,15 @@ class Session(Instances):
             if machine is None:
                 waiting = begun(*self.tile(path, name, signature, grid_rank=grid_rank))
             else:
-                waiting = self._begin_launches(path, name, signature, machine, begun)
+                self.tile(path, name, signature, machine)
+                instance = self._sound(path, name, signature)
+                made, _ = self._fitting(self.files.spelling(path), instance, machine)
+                waiting = begin_launches(made.launches, machine, begun, self.runner)
 
         def finished() -> Artifact:
             with self._told_of_faults():
                 made = waiting()
-                if machine is None:
-                    return made
-                said = self._told(path, name, signature, machine)
+                said = self._told(path, name, signature, machine) if machine is not None else ()
                 return replace(made, diagnostics=(*said, *made.diagnostics))
 
         return finished
@@ -521,33 +520,6 @@ class Session(Instances):
             return [first]
         made = self.for_machine(path, name, signature, machine)
         return [launch.lowered for launch in made.launches if launch.lowered is not None]
-
-    def _begin_launches(
-        self, path: str, name: str, signature: Signature, machine: Machine, begun: Begin
-    ) -> Callable[[], Artifact]:
-        """Code of a tile kernel: of each of its launches, with few registers in memory."""
-        self.tile(path, name, signature, machine)
-        instance = self._sound(path, name, signature)
-        made, _ = self._fitting(self.files.spelling(path), instance, machine)
-        running: list[Callable[[], Artifact]] = []
-        for launch in made.launches:
-            lowered = launch.machines[machine].lowered
-            assert lowered is not None
-            running.append(begun(*lowered))
-
-        def finished() -> Artifact:
-            found: list[Artifact] = []
-            for launch, finish in zip(made.launches, running, strict=True):
-                artifact = finish()
-                if artifact.resources.spill_bytes > 0:
-                    artifact = without_spills(
-                        launch, machine, artifact, lambda program, plan: begun(program, plan)(),
-                        self.runner,
-                    )  # fmt: skip
-                found.append(artifact)
-            return one_call(found)
-
-        return finished
 
     def machine(self, target: str, arch: str) -> Machine:
         """The machine that a tile kernel is scheduled for. Raises TesseraError."""

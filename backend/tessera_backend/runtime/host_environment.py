@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +29,7 @@ from tessera_backend.runtime.arrays import HOST, ArrayView, describe
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
+from tessera_backend.runtime.early_compilation import CompilingEarly
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.launch_timing import Measuring
@@ -45,7 +46,6 @@ from tessera_lang.target.host_world import (
     Index,
     KernelCompiler,
     KernelReference,
-    Outline,
     Reduction,
     ViewKind,
     WorldFault,
@@ -53,7 +53,7 @@ from tessera_lang.target.host_world import (
 from tessera_lang.types.dtype import BOOL, F32, F64, DType, widens_to
 
 
-class HostWorld(Measuring):
+class HostWorld(Measuring, CompilingEarly):
     """See ``tessera_lang.target.host_world.World``. ``target`` is ``cpu`` or ``cuda``."""
 
     floats: DType = F32
@@ -413,8 +413,8 @@ class HostWorld(Measuring):
             launcher = launcher[groups]
         given = [self._given(a) for a in arguments]
         named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
+        self._changes(interface, () if kernel.pure else arguments)
         results: list[Array] = []
-        self._changes(kernel, arguments)
         if interface.level == "lane":
             launcher(*given, **named)
         else:
@@ -432,32 +432,10 @@ class HostWorld(Measuring):
             self._check_workspaces(kernel)
         return results[0] if len(results) == 1 else tuple(results) or None
 
-    def begin(self, kernel: KernelReference, arguments: Sequence[float | Outline]) -> None:
-        """See ``tessera_lang.target.host_world.CompilingWorld``."""
-        if self._device != HOST:
-            return
-        launcher, _ = self._kernel(kernel)
-        given = [self._outline(*a) if isinstance(a, tuple) else a for a in arguments]
-        try:
-            launcher.begin(given)
-        except TesseraError:
-            return  # the launch says what is wrong
-
-    def _outline(self, dtype: DType, shape: tuple[int, ...]) -> Array:
-        """An array that nobody may read: of a layout, in memory of one element."""
-        whole = math.prod(shape) == 0
-        found = self._empty(shape if whole else (1,), dtype)
-        strides = [found.itemsize]
-        for n in reversed(shape[1:]):
-            strides.append(strides[-1] * n)
-        made = np.lib.stride_tricks.as_strided
-        return found if whole else made(found, shape, strides[::-1][: len(shape) or 0])
-
-    def _changes(self, kernel: KernelReference, arguments: tuple[object, ...]) -> None:
+    def _changes(self, interface: KernelInterface, arguments: tuple[object, ...]) -> None:
         """A launch may write into arguments."""
-        _, interface = self._kernel(kernel)
         for p, value in zip(interface.parameters, arguments, strict=False):
-            if is_array(value) and not kernel.pure and (p.mut or p.kind == "any"):
+            if is_array(value) and (p.mut or p.kind == "any"):
                 self._numbers_of.change(value)
 
     def _check_workspaces(self, kernel: KernelReference) -> None:

@@ -299,8 +299,8 @@ class RecordingWorld(HostWorld):
         self, kernel: KernelReference, arguments: tuple[object, ...],
         constants: Mapping[str, object], groups: tuple[int, ...] | None,
     ) -> object:  # fmt: skip
-        launcher, _ = self._kernel(kernel)
-        self._changes(kernel, arguments)
+        launcher, interface = self._kernel(kernel)
+        self._changes(interface, () if kernel.pure else arguments)
         if groups is not None:
             launcher = launcher[groups]
         given: list[Any] = [a.name if isinstance(a, DType) else a for a in arguments]
