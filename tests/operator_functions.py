@@ -20,6 +20,22 @@ def scaled(x, s):
     return x * s
 
 
+def shifted(x, by=None):
+    if by is None:
+        return x
+    return x + by
+
+
+def uneven(x):
+    if x.shape[0] > 4:
+        return x, x
+    return x
+
+
+def scaled_tf(x, s):
+    return x * s * 10.0
+
+
 def ident(x):
     return x
 

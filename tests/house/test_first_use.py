@@ -82,7 +82,7 @@ GUARDS = {
     "runtime/frameworks/jax_functions:_Call._outcomes": ATOMIC,
     "runtime/frameworks/jax_functions:_Call._gradients": ATOMIC,
     "runtime/frameworks/xla_handler:RUNS": ATOMIC,
-    "runtime/frameworks/torch_operators:_leaf_names": ATOMIC,
+    "runtime/frameworks/torch_operators:_taken": "_making",
     "runtime/frameworks/torch_operators:_made": "_making",
     "runtime/frameworks/torch_operators:Operator.": "_making",
     "runtime/frameworks/torch_operators:_Overload.definition": "_making",

@@ -206,6 +206,28 @@ def test_there_is_one_operator_of_a_name(file: str, tmp_path: Path) -> None:
     assert named(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
+def test_each_form_of_arguments_has_its_operator(file: str) -> None:
+    shifted = tessera.torch.op(f"{file}::shifted")
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        assert shifted(x, x).tolist() == [2.0] * 3
+        assert shifted(x).tolist() == shifted(x, None).tolist() == [1.0] * 3
+        assert shifted(x, by=2.0).tolist() == [3.0] * 3
+    # Names that others have already, and gradients after those.
+    wide, narrow = (tessera.torch.op(f"{file}::{n}") for n in ("scaled_tf", "scaled"))
+    y = torch.tensor(2.0)
+    assert wide(x, y).tolist() == [20.0] * 3 and narrow(x, 2.0).tolist() == [2.0] * 3
+    assert torch.autograd.grad(narrow(x, 2.0).sum(), x)[0].tolist() == [2.0] * 3
+    assert torch.autograd.grad(wide(x, y).sum(), x)[0].tolist() == [20.0] * 3
+
+
+def test_as_many_results_in_every_case(file: str) -> None:
+    uneven = tessera.torch.op(f"{file}::uneven")
+    assert uneven(torch.ones(3)).tolist() == [1.0] * 3
+    with pytest.raises(tessera.TesseraError, match=r"T0858.*another number"):
+        uneven(torch.ones(5))
+
+
 def test_a_gradient_is_an_operator(file: str) -> None:
     loss = tessera.load(file).loss
     step = tessera.torch.op(tessera.value_and_grad(loss))

@@ -7,7 +7,6 @@ not know how a graph is made or differentiated.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib
 import re
@@ -176,12 +175,12 @@ class Operator:
             self._check(forms, names)
             found = _Overload(self.callee, self.name, forms, names, kinds, leaves)
             self._known[key] = found
-            # Not while it is traced: a guard of the trace asks for what is known.
-            if (
-                found.single
-                and found.name == self.name
-                and not torch_module().compiler.is_compiling()
-            ):
+            # Not while it is traced, with tensors of other types: a trace asks for what is known.
+            torch = torch_module()
+            plain_types = (torch.Tensor, torch.nn.Parameter)
+            plainly = all(type(leaf) in plain_types for leaf in leaves)
+            traced = not plainly or torch.compiler.is_compiling()
+            if found.single and found.name == self.name and not traced:
                 self._direct[len(leaves)] = found.definition._opoverload
         return found
 
@@ -227,15 +226,16 @@ class _Overload:
         self._names = names
         self._kinds = kinds
         self._outcomes: dict[Any, Outcome] = {}
-        outcome = self.outcome(leaves)
+        self._leaf_names: list[str] = leaf_names(callee, forms, names)
+        outcome = self._outcome(leaves)
         self._writes = outcome.writes
-        self.single = outcome.form == ("leaf",)
+        self.single = outcome.form == LEAF
         self._returns = len(outcome.types)
         self._owners = [
             callee.named(i, names, len(forms)) for i, form in enumerate(forms)
             for _ in matched(form, _counted(form))
         ]  # fmt: skip
-        self.name = name + _suffix(callee, forms, names, kinds)
+        self.name = _free(name + _suffix(callee, forms, names, kinds))
         self.definition: Any = None
         self._backward: Any = None
         self._gradients: dict[Any, Any] = {}
@@ -256,16 +256,12 @@ class _Overload:
         if self._writes:
             return
         self._backward = custom(
-            f"{self.name}_backward", self._run_backward, mutates_args=(),
+            _free(f"{self.name}_backward"), self._run_backward, mutates_args=(),
             schema=f"({', '.join([*given, 'Tensor[] cotangents', 'str wrt'])}) -> Tensor[]",
         )  # fmt: skip
         self._backward.register_fake(self._fake_backward)
         self._backward.register_autograd(_no_second)
         self.definition.register_autograd(self._differentiate, setup_context=self._keep)
-
-    @functools.cached_property
-    def _leaf_names(self) -> list[str]:
-        return leaf_names(self._callee, self._forms, self._names)
 
     def _written_names(self) -> tuple[str, ...]:
         return tuple(self._leaf_names[i] for i in self._written_leaves())
@@ -291,12 +287,22 @@ class _Overload:
         key = layout_of(leaves)
         if key is not None and (found := self._outcomes.get(key)) is not None:
             return found
-        found = self._symbolic(leaves) if key is None else self._found(self._numbers(leaves))
+        found = self._outcome(leaves)
+        if (found.form == LEAF) != self.single or bool(found.types) != bool(self._returns):
+            raise error(diagnostic(
+                "T0858", f"`{self._callee.name}` gives one array for some arguments and another"
+                " number of them for others", helps=("give as many in every case",),
+            ))  # fmt: skip
         if key is not None:
             if len(self._outcomes) >= _LAYOUTS:
                 self._outcomes.clear()
             self._outcomes[key] = found
         return found
+
+    def _outcome(self, leaves: Sequence[Any]) -> Outcome:
+        if layout_of(leaves) is None:
+            return self._symbolic(leaves)
+        return self._found(self._numbers(leaves))
 
     def _numbers(self, leaves: Sequence[Any]) -> list[Any]:
         return [given_of(leaf, name) for leaf, name in zip(leaves, self._leaf_names, strict=True)]
@@ -407,15 +413,28 @@ class _Overload:
 # --- names ----------------------------------------------------------------------------------
 
 
+_taken: set[str] = set()
+"""Names that torch has of us."""
+
+
+def _free(name: str) -> str:
+    """A name that torch does not have yet: another function may be called so."""
+    while name in _taken:
+        name += "_"
+    _taken.add(name)
+    return name
+
+
 def _suffix(
     callee: Callee, forms: tuple[Form, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> str:
     """What tells the operator from others of the function: nothing where all arguments are
     tensors, and the same in each process."""
-    plain = not names and all(form == ("leaf",) for form in forms)
+    plain = not names and all(form == LEAF for form in forms)
     letters = "".join(kind[0] for kind in kinds)
     if plain:
-        return "" if set(letters) <= {"t"} else f"_{letters}"
+        whole = len(letters) == len(callee.parameters) and set(letters) <= {"t"}
+        return "" if whole else f"_{letters}"
     digest = hashlib.sha256(repr((forms, names, kinds)).encode()).hexdigest()[:8]
     return f"_{digest}"
 
