@@ -33,6 +33,9 @@ FORMS = [
 ]  # fmt: skip
 
 
+RUN = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
 def _wanted(form: str) -> Any:
     return eval(form, {"op": np, **GIVEN})
 
@@ -44,14 +47,43 @@ def test_numbers_in_the_host_program(form: str) -> None:
     np.testing.assert_array_equal(found, _wanted(form))
 
 
-@pytest.mark.parametrize("form", [n for n in NUMBERS if n[0] in "ub31-" and "op." not in n
-                                  and " in " not in n and "q" not in n])  # fmt: skip
+@pytest.mark.parametrize("form", [n for n in NUMBERS if n[0] in "ub31-q" and "op." not in n
+                                  and " in " not in n])  # fmt: skip
 def test_numbers_in_graphs(form: str) -> None:
     names = ", ".join(GIVEN)
     text = f"def f({names}):\n    return op.sum(op.where({form}, f, 3.0 * f))\n"
     module = tessera.compile(text + "g = grad(f, 'f')\n", target="cpu")
     found = module.g(*GIVEN.values())
     np.testing.assert_array_equal(np.asarray(found), np.where(_wanted(form), 1, 3))
+
+
+@pytest.mark.parametrize("target", RUN)
+def test_numbers_in_kernels(target: str) -> None:
+    forms = [n for n in NUMBERS if " in " not in n and "isin" not in n]
+    head = "u: u8[n], i: i8[n], q: u64[n], v: u32[n], w: i32[n], b: bool[n], f: f32[n]"
+    text = f"@op.kernel\ndef k({head}):\n    return {', '.join(forms)}\n"
+    names = [p.split(":")[0] for p in head.split(", ")]
+    found = tessera.compile(text, target=target).k(*(GIVEN[n] for n in names))
+    for form, got in zip(forms, found, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), _wanted(form), err_msg=form)
+
+
+@pytest.mark.parametrize("target", RUN)
+def test_numbers_in_lanes(target: str) -> None:
+    forms = [n for n in NUMBERS if "op." not in n and " in " not in n and n != "b == True"]
+    names = ("u", "i", "q", "v", "w", "b")
+    lanes = [" ".join(f"{p}[t]" if p in names else p for p in n.split()) for n in forms]
+    body = "".join(f"        if {n}: y[{i}, t] = 1\n" for i, n in enumerate(lanes))
+    text = (
+        "@kernel tile[(32,)] grid[(1,)]\ndef k(u: u8[n], i: i8[n], q: u64[n], v: u32[n],"
+        " w: i32[n], b: bool[n], y: mut i32[m, n]):\n"
+        f"    t = tile_id(0)\n    if t < n:\n{body}"
+    )
+    y = np.zeros((len(forms), 4), np.int32)
+    tessera.compile(text, target=target).k(*(GIVEN[n] for n in names), y)
+    tessera.synchronize()
+    for form, got in zip(forms, y, strict=True):
+        np.testing.assert_array_equal(got, _wanted(form), err_msg=form)
 
 
 def _kernel(pairs: list[str]) -> str:
@@ -73,4 +105,6 @@ def test_pairs_of_all_in_kernels(form: str, target: str) -> None:
 
 
 def test_the_code_for_devices_is_taken() -> None:
-    assembled(_kernel([PAIRS[i] for i in (2, 26, 32, 40)]), GIVEN)
+    assembled(
+        _kernel([PAIRS[i] for i in (2, 26, 32, 40)] + ["u == 300", "q > -1", "b == 1"]), GIVEN
+    )

@@ -6,7 +6,7 @@ Owns the meeting of tiles, arrays and scalars under an operator. Must not know c
 from __future__ import annotations
 
 from tessera_lang.record import dataclass, replace
-from tessera_lang.sema.comparisons import compare
+from tessera_lang.sema.comparisons import compare, is_integer_literal
 from tessera_lang.sema.conversion_hints import float_beside, float_for
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
@@ -391,6 +391,7 @@ def compare_tiles(
         return silent(a, b)
     plain = value_of_operand(c, a), value_of_operand(c, b)
     a, b = counts_as_floats(c, list(plain))
+    a, b = _bool_as_number(c, a, b), _bool_as_number(c, b, a)
     axes = shape_of(c, span, [a, b], f"`{operator}`")
     if axes is None:
         return ERROR if c.final else Unknown()
@@ -406,6 +407,14 @@ def compare_tiles(
         met = tuple(with_floats(c, o, other) for o, other in ((a, b), (b, a)))
         _convert_compared(c, met, plain, wide)
     return Tile(BOOL, axes) if axes else Scalar(BOOL)
+
+
+def _bool_as_number(c: TileContext, o: Operand, other: Operand) -> Operand:
+    """A tile of bools as 0 and 1, beside an integer literal."""
+    is_bools = isinstance(o.term, Tile) and o.term.dtype == BOOL and not is_waiting(o.term)
+    if not is_bools or not is_integer_literal(c, other):
+        return o
+    return Operand(o.e, replace(o.term, dtype=I32))
 
 
 def _convert_compared(
