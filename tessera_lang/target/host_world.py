@@ -100,6 +100,17 @@ class MeasuringWorld(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksNan(Protocol):
+    """A world that stops where something gives NaN and takes none."""
+
+    check_nan: bool
+
+    def has_nan(self, value: object) -> bool:
+        """Whether a number, an array, or one of several is or holds NaN."""
+        ...
+
+
 Outline = tuple[DType, tuple[int, ...]]
 """The dtype and the shape of an array whose elements lie side by side."""
 

@@ -33,11 +33,12 @@ class Runtime(Protocol):
 
     def host_world(
         self, session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = "",
-        checked: bool = False,
+        checked: bool = False, check_nan: bool = False,
     ) -> World:  # fmt: skip
         """A world whose kernels run on ``target``; ``write`` takes what ``print`` says.
         ``arch_as``: the architecture whose code of tile kernels the CPU runs.
-        ``checked``: whether the CPU looks at every access of lanes."""
+        ``checked``: whether the CPU looks at every access of lanes. ``check_nan``: whether it stops
+        where something gives NaN and takes none."""
         ...
 
     def use_lane_order(self, order: str, seed: int) -> None:

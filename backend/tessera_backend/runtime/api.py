@@ -332,12 +332,15 @@ def get_num_threads() -> int:
 
 def host_world(
     session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = "",
-    checked: bool = False,
+    checked: bool = False, check_nan: bool = False,
 ) -> World:  # fmt: skip
     """A world of arrays and launches for ``tesserac run``."""
     from tessera_backend.runtime.host_environment import HostWorld
 
-    return HostWorld(session, target, write, arch_as=arch_as, checked=checked)
+    kind = HostWorld
+    if check_nan:
+        from tessera_backend.runtime.nan_checking_world import NanCheckingWorld as kind
+    return kind(session, target, write, arch_as=arch_as, checked=checked)
 
 
 def use_lane_order(order: str, seed: int) -> None:

@@ -57,14 +57,18 @@ DATA = (".npy", ".npz", ".csv")
     help="Threads of kernels on the CPU, in place of TESSERA_NUM_THREADS.",
 )
 @memory_budget_option
+@click.option(
+    "--check-nan", is_flag=True,
+    help="Stop at the first operator that gives NaN and takes none, of fused functions too.",
+)  # fmt: skip
 @as_option
 @checked_option
 @path_option
 @color_option
 def command(
     file: str, settings: tuple[str, ...], target: str, threads: int | None, budget: float | None,
-    arch_as: str, checked: bool, lane_order: str, lane_seed: int, search: tuple[str, ...],
-    color: str,
+    check_nan: bool, arch_as: str, checked: bool, lane_order: str, lane_seed: int,
+    search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
@@ -80,7 +84,7 @@ def command(
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
     show(session, found, color=color)
-    where = Where(target, arch_as, checked, lane_order, lane_seed, threads)
+    where = Where(target, arch_as, checked, lane_order, lane_seed, threads, check_nan)
     return _run(session, path, given, where, color)
 
 
@@ -121,6 +125,7 @@ class Where:
     lane_order: str = "all"
     lane_seed: int = 1
     threads: int | None = None
+    check_nan: bool = False
 
     def decided(self) -> str:
         """The target to run on, which is said. Raises TesseraError."""
@@ -175,7 +180,9 @@ def _run(session: Session, path: str, given: dict[str, str], where: Where, color
     from tessera_lang.target.runtime import runtime
 
     try:
-        world = runtime().host_world(session, where.decided(), _write, where.arch_as, where.checked)
+        world = runtime().host_world(
+            session, where.decided(), _write, where.arch_as, where.checked, where.check_nan
+        )
         values = {name: _value(text, world) for name, text in given.items()}
         session.run(path, world, values)
         world.finish()

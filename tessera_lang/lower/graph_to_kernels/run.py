@@ -20,8 +20,10 @@ from tessera_lang.ir.graph.regions import FOR, IF, counted
 from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, Planned
 from tessera_lang.lower.graph_to_kernels.indexing_maps import sizes_of
 from tessera_lang.lower.graph_to_kernels.live_memory import bytes_of, values_text
+from tessera_lang.lower.graph_to_kernels.nan_origins import nan_origin
 from tessera_lang.record import replace
 from tessera_lang.target.host_world import (
+    ChecksNan,
     CompilingWorld,
     KernelReference,
     Outline,
@@ -72,8 +74,14 @@ def run_kernels(
             watch(kernel, given)
         if len(kernel.results) == 1 and kernel.call is None and not kernel.regions:
             made = (made,)
-        given = zip(kernel.results, cast("tuple[object, ...]", made), strict=True)
-        values.update((v, a) for v, a in given if v in last or v in kept)
+        world = host.world
+        if isinstance(world, ChecksNan) and not kernel.regions and (
+            world.has_nan(made) and not world.has_nan(given)
+        ):  # fmt: skip
+            launch = partial(_launched, host)
+            raise HostFault((nan_origin(function, kernel, given, world.has_nan, launch),))
+        pairs = zip(kernel.results, cast("tuple[object, ...]", made), strict=True)
+        values.update((v, a) for v, a in pairs if v in last or v in kept)
         made = None
         for v in kernel.arguments:  # the memory of what no other kernel needs is free
             if isinstance(v, Value) and last.get(v) == number:
