@@ -211,7 +211,8 @@ class TracedWorld:
         """Calls on a device return before the work is done."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        # Before Python 3.12 it is asked for the methods of protocols that it does not have.
+        if name.startswith("_") or name in ("begin", "measured"):
             raise AttributeError(name)
         raise _not_here(f"`{name}` of arrays")
 

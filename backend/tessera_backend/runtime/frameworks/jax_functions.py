@@ -37,7 +37,7 @@ def _jax() -> Any:
         ffi: Any = importlib.import_module("jax.ffi")
     except ImportError as fault:
         raise error(diagnostic(
-            "T0858", "JAX is not installed here, or is older than 0.5",
+            "T0858", "JAX is not installed here, or is older than 0.10",
             helps=("install it: `pip install tessera-lang[jax]`",),
         )) from fault  # fmt: skip
     ffi.register_ffi_target(_TARGET, ffi.pycapsule(HANDLER), platform="cpu", api_version=1)
