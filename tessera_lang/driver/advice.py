@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tessera_lang.analysis.kept_findings import Findings, Kept
 from tessera_lang.cancellation import pause
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.ignored import unused
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from tessera_lang.syntax import ast
     from tessera_lang.target.launch_plan import LaunchPlan
     from tessera_lang.target.machine import Machine
-
-
-Kept = dict["Program", tuple[Diagnostic, ...]]
-"""Lints by the program that they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,10 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
         own = file == session.files.spelling(path)
         asked = questions if own else Questions(guards=questions.guards)
         programs = session.lowered(file, path)
-        known = session.lints.get(file, {})
+        known = session.lints.get(file) or Kept({}, Findings())
         # The editor asks after every edit, of a file with any number of kernels.
-        lints = session.lints[file] = {p: known[p] for p, _ in programs if p in known}
+        now = {p: known.of[p] for p, _ in programs if p in known.of}
+        lints = session.lints[file] = Kept(now, known.alike)
         for program, plan in programs:
             pause()
             for diagnostic in _answers(program, plan, asked, lints):
@@ -145,15 +143,21 @@ def _answers(
     from tessera_lang.analysis.resources.occupancy import report_occupancy
     from tessera_lang.driver.pass_runner import run_passes
     from tessera_lang.driver.pipeline import TILE
+    from tessera_lang.ir.printer import print_program
 
     (kernel,) = program.operations
     found: list[Diagnostic] = []
     if questions.strict:
         found.extend(unproved(kernel, plan))
     if questions.lints:
-        if program not in lints:
-            lints[program] = check_performance(kernel)
-        found.extend(lints[program])
+        if program not in lints.of:
+            text, places = print_program(program), tuple([o.span for o in program.walk()])
+            slow = lints.alike.get(text, places)
+            if slow is None:
+                slow = check_performance(kernel)
+                lints.alike.put(text, places, slow)
+            lints.of[program] = slow
+        found.extend(lints.of[program])
     if questions.occupancy or questions.guards:
         optimized = run_passes(program, TILE).operations[0]
         if questions.occupancy:

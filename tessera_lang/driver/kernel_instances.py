@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from tessera_lang.analysis.kept_findings import Findings
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver import pipeline, tile_compilation
 from tessera_lang.driver.function_keys import Environment, Key
@@ -31,7 +32,6 @@ from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.driver.warning_filter import LOOPS_OF_LANES
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile.kernel import Checked as KnownChecks
 from tessera_lang.lower.ast_to_tile.kernel import finish_kernel, lower_body
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.instance import check_function, needed_sizes
@@ -127,7 +127,7 @@ class Instances(Scopes):
         self._used: dict[str, Used] = {}  # what the last check of each file asked for
         self._running: tuple[str, Used] | None = None  # the file that is checked, and what it asks
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
-        self._checks: dict[str, dict[ast.FunctionDef, KnownChecks]] = {}
+        self._checks: dict[str, Findings] = {}
 
     def differentiated(
         self, host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
@@ -412,15 +412,14 @@ class Instances(Scopes):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
                 damaged = any(has_errors(self.parsed(p).diagnostics) for p in files)
-                checks = self._checks.setdefault(self.files.spelling(path), {})
-                known_checks = checks.setdefault(typed.declaration, {})
+                known_checks = self._checks.setdefault(self.files.spelling(path), Findings())
                 made = self._lower_lanes(typed, files, grid_rank, damaged, known_checks)
             known = LoweredTile(*made, tuple(files.values()))
         return known
 
     def _lower_lanes(
         self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int, damaged: bool,
-        known: KnownChecks,
+        known: Findings,
     ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:  # fmt: skip
         program, body = self.runner.step(
             pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None,
@@ -546,8 +545,6 @@ class Instances(Scopes):
         self._instances[path] = {k: v for k, v in kept.items() if k[0] in now and k not in old}
         asked = self._asked.get(path, {})
         self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
-        checks = self._checks.get(path, {})
-        self._checks[path] = {f: v for f, v in checks.items() if f in now}
         self._environment.keep_only(self.functions())
 
 

@@ -155,11 +155,16 @@ class Scopes:
         return known.parsed
 
     def _tree(self, file: SourceFile) -> ParsedModule:
+        if self.files.is_given(file.path):  # an edit is to find all else of it as it was
+            return self._own_tree(file)
         shared = _library.get(file.path)
         if shared is None and os.path.dirname(file.path) == standard_library():
             shared = _library[file.path] = _Parsed(file, spelled_out(parse_module(file), {})[0])
         if shared is not None and shared.file.text == file.text:
             return shared.parsed
+        return self._own_tree(file)
+
+    def _own_tree(self, file: SourceFile) -> ParsedModule:
         parsed = parse_module(file, self._caches.setdefault(file.path, ParseCache()))
         spelled, self._spelled[file.path] = spelled_out(parsed, self._spelled.get(file.path, {}))
         return spelled

@@ -57,6 +57,7 @@ from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine, machine_named, machine_of
 
 if TYPE_CHECKING:
+    from tessera_lang.analysis.kept_findings import Kept
     from tessera_lang.driver.static_launch_checks import Checked
     from tessera_lang.target.host_world import World
 
@@ -74,7 +75,7 @@ class Session(Instances):
         super().__init__(search_paths, overlay)
         self.faults: list[InternalFault] = []  # for the report of whoever shows them
         self.shown: set[tuple[str, str]] = set()  # code and message of what a command has printed
-        self.lints: dict[str, dict[Program, tuple[Diagnostic, ...]]] = {}  # see ``advice``
+        self.lints: dict[str, Kept] = {}  # see ``advice``
         self._structures: dict[str, dict[ast.FunctionDef, tuple[Key, tuple[Diagnostic, ...]]]] = {}
 
     # --- checks ------------------------------------------------------------------------

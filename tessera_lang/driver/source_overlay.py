@@ -49,6 +49,10 @@ class Files:
         """Forget an unsaved text: the file on disk counts again."""
         self._texts.pop(self.spelling(path), None)
 
+    def is_given(self, path: str) -> bool:
+        """Whether a file has an unsaved text."""
+        return self.spelling(path) in self._texts
+
     def exists(self, path: str) -> bool:
         return self.spelling(path) in self._texts or os.path.isfile(path)
 

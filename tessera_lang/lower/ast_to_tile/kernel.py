@@ -19,6 +19,7 @@ from tessera_lang.analysis import (
     owned,
     uniformity,
 )
+from tessera_lang.analysis.kept_findings import Findings, Places
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region
 from tessera_lang.ir.printer import print_program
@@ -118,17 +119,13 @@ def lower_body(
     return kernel.program(), KernelBody(typed, lowering, entry, tuple(kept), rank)
 
 
-Checked = dict[object, tuple[Diagnostic, ...]]
-"""What the checks found in programs of one declaration, by all that they look at."""
-
-
 def finish_kernel(
-    program: Program, body: KernelBody, known: Checked | None = None,
+    program: Program, body: KernelBody, known: Findings | None = None,
     proofs: Proofs | None = None,
 ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:  # fmt: skip
     """The program with its plan and what the checks on the IR found; with an error among that the
-    program is not to be compiled. ``known``: the same checks of the same declaration for other
-    signatures, which grows. ``proofs``: programs that earlier processes found right."""
+    program is not to be compiled. ``known``: what the same checks found in other programs, which
+    grows. ``proofs``: programs that earlier processes found right."""
     typed, lowering = body.typed, body.lowering
     info = typed.kernel
     assert info is not None
@@ -145,20 +142,22 @@ def finish_kernel(
         conditions=(*body.conditions, *lowering.conditions),
         grid_rank=body.grid_rank,
     )
-    known = {} if known is None else known
     return program, plan, _found(typed, lowering, program, plan, known, proofs)
 
 
 def _found(
-    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan, known: Checked,
-    proofs: Proofs | None,
+    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan,
+    known: Findings | None, proofs: Proofs | None,
 ) -> tuple[Diagnostic, ...]:  # fmt: skip
     if lowering.sink.has_errors:
         return tuple(lowering.sink.items)
-    key = _looked_at(program, plan)
-    if key not in known:
-        known[key] = _checks_once(program, plan, f"{key!r}{plan!r}", proofs)
-    return (*lowering.sink.items, *at_calls(typed, known[key]))
+    text, places = _looked_at(program, plan)
+    found = None if known is None else known.get(text, places)
+    if found is None:
+        found = _checks_once(program, plan, f"{text}{places!r}{plan!r}", proofs)
+        if known is not None:
+            known.put(text, places, found)
+    return (*lowering.sink.items, *at_calls(typed, found))
 
 
 def _checks_once(
@@ -176,12 +175,14 @@ def _checks_once(
     return found
 
 
-def _looked_at(program: Program, plan: LaunchPlan) -> object:
-    """All that the checks look at. Where arrays begin is not among it, and of arrays with gaps
-    only that they have strides: a launch differs from the declaration mostly in that."""
+def _looked_at(program: Program, plan: LaunchPlan) -> tuple[str, Places]:
+    """All that the checks look at, and where it stands. Where arrays begin is not among it, and of
+    arrays with gaps only that they have strides: a launch differs from the declaration mostly in
+    that. Of the conditions only the sizes count that they allow."""
     text = print_program(program).replace(", contiguous", "").replace(", aligned", "")
-    spans = tuple(operation.span for operation in program.walk())
-    return text, spans, plan.grid, plan.slots, plan.conditions
+    allowed = [(c.left, c.comparison, c.right, c.others) for c in plan.conditions]
+    places = tuple([operation.span for operation in program.walk()])
+    return f"{text}{plan.grid!r}{plan.slots!r}{allowed!r}", places
 
 
 def _all_small(typed: TypedFunction) -> bool:
