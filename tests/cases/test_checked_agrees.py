@@ -9,8 +9,9 @@ from tests.fuzz.verdicts import Case, cases
 
 # A wrong one that came later may show only where a certain lane comes first, or at other sizes.
 # Of the fourth ones: an exit that data decide, a size of more than eight, and orders that a release
-# of anything makes here.
-_NOT_SHOWN = {"f0_06", "f5_10", "f1_02", "f1_06", "f1_12"}
+# of anything makes here. Of the fifth ones: a vote that is the same in both warps, a fence behind
+# the flag, and a lock that nobody holds.
+_NOT_SHOWN = {"f0_06", "f5_10", "f1_02", "f1_06", "f1_12", "g1_10", "g2_06", "g2_12"}
 ALL = [
     c
     for c in cases()

@@ -52,7 +52,8 @@ def arguments(case: Case) -> tuple[list[Any], int]:
         known[name] = ceil_div(known[name], int(factor)) * int(factor)
     found: list[Any] = []
     for name, dtype, sizes in re.findall(r"(\w+): (?:mut |const )?(\w+)(?:\[([^\]]*)\])?", head):
-        kind = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}.get(dtype, np.int64)
+        kinds = {"f32": np.float32, "i32": np.int32, "u32": np.uint32, "u8": np.uint8}
+        kind = kinds.get(dtype, np.int64)
         if not sizes:
             found.append(4)
             continue

@@ -95,12 +95,25 @@ def made(r: random.Random) -> Made:
     def compared(left: str) -> str:
         return f"{left} {r.choice(['<', '<=', '>', '>=', '==', '!='])} {limit()}"
 
+    def part(shared: str) -> str:
+        """A quotient or a remainder of what lanes share and multiples of the lane."""
+        by = r.choice([2, 3, 4, 8])
+        lane = f"{r.choice([by, by, 2 * by, r.randrange(1, 9)])} * {r.choice('tti')}"
+        whole = f"({r.choice(['', '3 * '])}{shared} {r.choice('+-')} {lane} + {r.randrange(9)})"
+        if by == 3 or r.random() < 0.6:
+            taken = f"{whole} {r.choice(['%', '%', '//'])} {by}"
+        else:
+            taken = f"{whole} {r.choice(['& ' + str(by - 1), '>> ' + str(by.bit_length() - 1)])}"
+        against = r.choice([str(r.randrange(by)), str(r.randrange(by)), "2 * t", "-t"])
+        return f"({taken}) {r.choice(['==', '!=', '<', '>='])} {against}"
+
     divisor = r.choice([1, 8, 16, 16, 32, 48])
     match r.choice(["if", "if", "for", "for", "break", "while", "count", "down"]):
         case "if":
             some = r.choice(["i - t", "i", "t", "i + 16", "t - 16", "2 * i", "32 * g + 2 * t"])
             text = r.choice(
-                [compared(some), f"{some} // 16 == {r.randrange(3)}",
+                [compared(some), part("n"), part("n"), part("g"),
+                 f"{some} // 16 == {r.randrange(3)}",
                  f"t // {r.choice([8, 16, 32])} == 0", f"(t & {r.choice([1, 16, 48])}) == 0",
                  f"{some} % 16 == {offset()}", f"{compared(some)} and t < {r.choice([15, 16, 20])}"]
             )  # fmt: skip
@@ -109,8 +122,8 @@ def made(r: random.Random) -> Made:
             by = step()
             return Made("for", (offset(), limit(), by), divisor)
         case "break":
-            return Made("break", (compared(r.choice(["k * 16 + t", "k * 16 + i", "k * 8 + t"])),),
-                        divisor)  # fmt: skip
+            text = compared(r.choice(["k * 16 + t", "k * 16 + i", "k * 8 + t"]))
+            return Made("break", (r.choice([text, part("k")]),), divisor)
         case "count" | "down" as kind:
             return Made(kind, (offset(), limit(), step()), divisor)
         case _:
@@ -146,6 +159,17 @@ def test_accepted_conditions_are_alike(seed: int) -> None:
     r = random.Random(seed)
     taken = [checked(made(r), k < 3) for k in range(25)]
     assert any(taken)
+
+
+@pytest.mark.parametrize(("condition", "alike"), [
+    ("(k + 2 * t) % 2 == 0", True), ("(k + t) % 2 == 0", False), ("(k - 4 * t) % 4 < 2", True),
+    ("(n + 4 * t) & 3 == 1", True), ("(n + 4 * t) & 7 == 1", False),
+    ("(n + 8 * t) // 8 - t > 2", True), ("((n + 8 * t) >> 3) - t > 2", True),
+    ("(n + 8 * t) // 8 > 2", False), ("(3 * n + 6 * t + 5) % 6 == 2", True),
+])  # fmt: skip
+def test_parts_of_what_lanes_share_and_multiples(condition: str, alike: bool) -> None:
+    one = Made("break", (condition,), 1)
+    assert ("T0401" not in [d.code for d in lower_source(one.text())[2]]) == alike
 
 
 @pytest.mark.parametrize(("lanes", "step"), [(128, 128), (96, 96), (96, 3), (64, 16), (33, 33)])

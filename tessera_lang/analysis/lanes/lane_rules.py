@@ -276,22 +276,37 @@ def _binary(rules: LaneRules, operation: Operation) -> Form:
             return Linear((), wrap(apply(a.constant, b.constant, bits), dtype))
         pairs = zip(rules.space.split(a)[1], rules.space.split(b)[1], strict=True)
         return rules.space.vector(_wrapped([apply(x, y, bits) for x, y in pairs], dtype))
-    return _divided(rules, name, a, b)
+    return _divided(rules, name, a, b, dtype.bits)
 
 
-def _divided(rules: LaneRules, name: str, a: Linear, b: Linear) -> Form:
-    """``(c*q + r) // c`` and ``% c`` where every symbol has a multiple of c."""
+def _divided(rules: LaneRules, name: str, a: Linear, b: Linear, bits: int) -> Form:
+    """``(c*q + r) // c`` and ``% c``, also as a shift or a mask, where every symbol has a multiple
+    of c, or all lanes add the same to the others but for multiples of c."""
     divisor = b.constant
+    if name == "shr" and 0 <= divisor < bits:
+        name, divisor = "floordiv", 1 << divisor
+    elif name == "and" and divisor & (divisor + 1) == 0:
+        name, divisor = "mod", divisor + 1
     if b.terms or divisor <= 0 or name not in ("floordiv", "mod"):
         return None
     terms, values = rules.space.split(a)
     low, high = rules.space.range(a)
-    if any(factor % divisor for _, factor in terms) or not -_END <= low <= high < _END:
+    if not -_END <= low <= high < _END:
         return None
+    shared = Linear(tuple(term for term in terms if term[1] % divisor))
+    if shared.terms:
+        rest = values[0] % divisor
+        if rules.space.uniform(a) or any(v % divisor != rest for v in values):
+            return None
+        shared, values = shared.shifted(rest), tuple(v - rest for v in values)
+        low, high = rules.space.range(shared)
+        ends = (low // divisor, high // divisor) if name == "floordiv" else (0, divisor - 1)
+        shared = rules.space.symbol((name, divisor, shared), ends)
     if name == "mod":
-        return rules.space.vector([v % divisor for v in values])
-    quotient = Linear(tuple((atom, factor // divisor) for atom, factor in terms))
-    return rules.space.vector([v // divisor for v in values]) + quotient
+        return shared if shared.terms else rules.space.vector([v % divisor for v in values])
+    whole = (term for term in terms if term[1] % divisor == 0)
+    quotient = Linear(tuple((atom, factor // divisor) for atom, factor in whole))
+    return rules.space.vector([v // divisor for v in values]) + quotient + shared
 
 
 def _logic(rules: LaneRules, name: str, a: Form, b: Form) -> Form:
