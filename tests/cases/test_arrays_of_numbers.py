@@ -170,3 +170,31 @@ def test_comparisons_of_numbers_are_bools_like_any_others(use: str) -> None:
     np.testing.assert_array_equal(found, want)
     if np.ndim(want):
         assert np.asarray(found).dtype == np.asarray(want).dtype
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32])
+def test_integers_without_room_are_refused_and_never_wrap(dtype: type[np.integer[Any]]) -> None:
+    """Of random numbers each result is NumPy's, which is i64, or a refusal."""
+    r = np.random.default_rng(np.dtype(dtype).num)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    refused = 0
+    for number in range(30):
+        limit = int(r.integers(1, 7)) if number % 2 else high
+        x = r.integers(max(low, -limit), min(high, limit), 5, endpoint=True).astype(dtype)
+        start, step = int(r.integers(0, 20)), int(r.integers(1, 6))
+        operator = "+-*"[number % 3]
+        numbers = f"op.arange({start}, {start + 5 * step}, {step})"
+        numbers = numbers if number % 4 else f"({start} * (x > 3))"
+        text = f"def f(x): return x {operator} {numbers}\n"
+        want = eval(f"x {operator} {numbers}", {"x": x.astype(np.int64), "op": np})
+        m = tessera.compile(text, target="cpu")
+        for _ in range(3):  # the first call, and those that do again what it did
+            try:
+                found = np.asarray(m.f(x))
+            except tessera.TesseraError as error:
+                assert "T0818" in str(error)
+                assert want.min() < low or want.max() > high
+                refused += 1
+            else:
+                np.testing.assert_array_equal(found, want)
+    assert 0 < refused < 90

@@ -26,6 +26,8 @@ from tessera_lang.driver.cli import run as tesserac
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
 BLOCK = re.compile(r"^```(python|sh|toml) (wrong|right)\n(.*?)^```", re.S | re.M)
 ON_A_DEVICE = ("T0847",)
+NEEDS = {"T0858": "torch"}
+"""Packages without which a right program is refused."""
 KERNELS = """
 @kernel tile[(128,)] grid[(ceil_div(n, 128),)]
 def add(x: f32[n], y: f32[n], out: mut f32[n]):
@@ -71,6 +73,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("code", "kind", "script"), examples("python"))
 def test_script(code: str, kind: str, script: str, folder: Path) -> None:
+    if kind == "right" and code in NEEDS:
+        pytest.importorskip(NEEDS[code])
     target = "cuda" if code in ON_A_DEVICE else "cpu"
     names = {name: np.zeros(100, np.float32) for name in ("x", "y", "out")}
     given = {"np": np, "tessera": tessera, "m": tessera.compile(KERNELS, target=target), **names}

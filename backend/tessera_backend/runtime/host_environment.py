@@ -329,8 +329,7 @@ class HostWorld(Measuring, CompilingEarly):
             if self.floats == F64 and found.dtype == np.float32:
                 found = numbers()
             return self.of_numbers(self._kept(found), numbers)
-        left, right = self._numbers_of.met(left, right, self.floats) or (left, right)
-        return self._kept(host_array_arithmetic.binary(operator, left, right, self.floats))
+        return self._kept(self._numbers_of.binary(operator, left, right, self.floats))
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
         value = self._array(array)

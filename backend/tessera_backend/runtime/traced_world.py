@@ -21,7 +21,15 @@ from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tap
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.target.arange_count import arange_count
-from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
+from tessera_lang.target.host_world import (
+    ChecksNan,
+    CompilingWorld,
+    Filling,
+    Index,
+    KernelReference,
+    MeasuringWorld,
+    WorldFault,
+)
 from tessera_lang.types.dtype import F32, DType
 
 
@@ -212,11 +220,18 @@ class TracedWorld:
 
     def __getattr__(self, name: str) -> Any:
         # Before Python 3.12 it is asked for the methods of protocols that it does not have.
-        if name.startswith("_") or name in ("begin", "measured"):
+        if name.startswith("_") or name in _OF_OTHER_WORLDS:
             raise AttributeError(name)
         raise _not_here(f"`{name}` of arrays")
 
 
+_OF_OTHER_WORLDS = frozenset(
+    name
+    for protocol in (ChecksNan, CompilingWorld, MeasuringWorld)
+    for name in (*vars(protocol), *protocol.__annotations__)
+    if not name.startswith("_")
+)
+"""What only some worlds have."""
 _PACKED_RANKS = 4  # std.layout has a kernel for each of these
 
 

@@ -151,6 +151,15 @@ class NumberArrays:
             return self.beside(x, arithmetic.dtype_of(y), floats), y
         return x, self.beside(y, arithmetic.dtype_of(x), floats)
 
+    def binary(self, operator: str, a: object, b: object, floats: DType) -> Array:
+        """``a operator b``, of which at most one is an array of numbers."""
+        met = self.met(a, b, floats)
+        left, right = met or (a, b)
+        found = arithmetic.binary(operator, left, right, floats)
+        if met is not None:
+            _check_that_it_fits(operator, left, right, found)
+        return found
+
     def computed(self, operator: str, a: object, b: object) -> tuple[Array, Numbers] | None:
         """``a operator b`` of arrays of numbers and of numbers, and its own numbers; None where an
         operand is another array. Bools beside numbers are 0 and 1, which are numbers too."""
@@ -179,6 +188,31 @@ class NumberArrays:
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%"))
 _BITWISE = frozenset(("&", "|", "^"))
 """Of two bools these give a bool."""
+
+
+_EXACT = {"+": np.add, "-": np.subtract, "*": np.multiply}
+
+
+def _check_that_it_fits(operator: str, left: object, right: object, found: Array) -> None:
+    """An array of numbers took the dtype of another array, which no one wrote: what is computed in
+    it has to have room there. NumPy, for which such numbers are i64, would not wrap. Raises
+    WorldFault."""
+    exact = _EXACT.get(operator)
+    if exact is None or found.dtype.kind not in "iu" or found.dtype.itemsize == 8:
+        return
+    wide = np.int64 if operator != "*" or found.dtype.kind == "i" else np.uint64
+    whole = exact(np.asarray(left, wide), np.asarray(right, wide))
+    wrong = whole != found
+    if not np.any(wrong):
+        return
+    dtype = arithmetic.dtype_of(found)
+    raise WorldFault(
+        f"`{operator}` gives {whole[wrong].flat[0]}, which {dtype} does not have: the numbers"
+        f" beside the array of {dtype} were made without a dtype, and take its",
+        code="T0818",
+        helps=("convert the array first: `x.to(i64)`",
+               f"to wrap, say the dtype of the numbers: `op.arange(n, dtype={dtype})`"),
+    )  # fmt: skip
 
 
 def numbers_of(array: Array, numbers: object) -> Callable[[], Array] | None:

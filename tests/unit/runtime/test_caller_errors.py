@@ -236,6 +236,7 @@ ELSEWHERE = {
     "T0209": "powers of arrays of integers in a host program; the same way as T0834",
     "T0807": "shapes of arrays in a host program; the same way as T0834",
     "T0624": "a warning, in tests/unit/sema/tile/test_places_below_0.py",
+    "T0763": "runs that look for NaN, in tests/unit/graph/test_nan_origins.py",
     "T0809": "plain functions on a device",
     "T0813": "reading data files in a host program",
     "T0844": "arguments on several devices",
